@@ -1,0 +1,12 @@
+from django.apps import AppConfig
+
+
+class DashboardConfig(AppConfig):
+    name = "dashboard"
+    verbose_name = "Dashboard"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        # Registers the checks, and makes our Celery app the one that shared tasks belong to. The package's
+        # own __init__ stays empty: the demo's processes and the bootstrap import it without a server.
+        from dashboard import celery, checks  # noqa: F401

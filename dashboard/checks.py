@@ -1,0 +1,1 @@
+"""Misconfiguration, said at start instead of found at night."""

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class EffectsConfig(AppConfig):
+    name = "effects"
+    verbose_name = "Effects"
+    default_auto_field = "django.db.models.BigAutoField"

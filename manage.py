@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Django's command line. `up` serves a demo, `test` runs the tests."""
+"""Django's command line. `up` serves a demo, `test` runs the tests; both work from a bare clone."""
 
 import os
 import sys
 
 
-def main():
-    # type: () -> None
+def main() -> None:
+    from dashboard import bootstrap
+
+    bootstrap.hand_over(sys.argv)
+
+    from dashboard import data
+
+    data.choose(sys.argv)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     from django.core.management import execute_from_command_line
 

@@ -13,19 +13,29 @@ PERIODIC = {
     "reconcile": {"task": "effects.tasks.reconcile_due", "schedule": 2.0},
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
 }
+# A tick that nobody took in time is dropped: the next one does the same work.
+BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}
 
 app = Celery("allstop")
 app.conf.update(
-    broker_url=settings.REDIS_URL or "memory://",
+    broker_url=settings.REDIS_URL or "memory://localhost/",
+    # In memory a worker polls: the default of one second would be the latency of every task. A broker that
+    # went silent is noticed and left within seconds.
+    broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 3, "health_check_interval": 20}
+    if settings.REDIS_URL
+    else {"polling_interval": 0.02},
     broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
     task_ignore_result=True,
     task_acks_late=True,
+    task_publish_retry=False,
     task_serializer="json",
     result_serializer="json",
     accept_content=["json"],
     timezone="UTC",
-    beat_schedule=PERIODIC,
+    beat_schedule=BEAT,
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
 )
 app.autodiscover_tasks()

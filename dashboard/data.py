@@ -5,6 +5,9 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+# Commands that take --data DIR.
+COMMANDS = ("up", "backup", "restore", "verify", "signin")
+
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where this installation keeps its data; never the checkout. Need not exist yet."""
@@ -40,3 +43,26 @@ def secret_key(data: Path) -> str:
         return (data / "secret_key").read_text().strip()
     except OSError:
         return ""
+
+
+def choose(argv: list[str]) -> None:
+    """Take `--data DIR` of our own commands before the settings are read; `up` also prepares the folder."""
+    if not argv[1:2] or argv[1] not in COMMANDS:
+        return
+    for at, word in enumerate(argv):
+        if word == "--data" and at + 1 < len(argv):
+            os.environ["ALLSTOP_DATA"] = str(Path(argv[at + 1]).absolute())
+        elif word.startswith("--data="):
+            os.environ["ALLSTOP_DATA"] = str(Path(word.partition("=")[2]).absolute())
+    if argv[1] == "up":
+        prepare_or_say(folder())
+
+
+def prepare_or_say(data: Path) -> None:
+    try:
+        prepare(data)
+    except OSError as error:
+        raise SystemExit(
+            f"manage.py: The data folder {data} can't be written ({error.strerror}). "
+            "Choose another: python3 manage.py up --data DIR"
+        ) from None

@@ -1,0 +1,39 @@
+"""Triggers: an issued report version never changes; an effect is never deleted."""
+
+from django.db import migrations
+
+from runs.triggers import Rule, append_only, create, drop
+
+RULES = [
+    *append_only("effects_report"),
+    Rule("effect_stays", "effects_effect", "DELETE", "1=1", "an effect is never deleted"),
+    Rule(
+        "effect_intent_stays",
+        "effects_effect",
+        "UPDATE",
+        "NEW.key <> OLD.key OR NEW.body_digest <> OLD.body_digest OR NEW.body <> OLD.body"
+        " OR NEW.plan <> OLD.plan OR NEW.plan_digest <> OLD.plan_digest"
+        " OR NEW.run_id <> OLD.run_id",
+        "an intent is never changed after it was declared",
+    ),
+]
+
+
+def forwards(apps, schema_editor):
+    for rule in RULES:
+        for statement in create(rule, schema_editor.connection.vendor):
+            schema_editor.execute(statement, params=None)
+
+
+def backwards(apps, schema_editor):
+    for rule in RULES:
+        for statement in drop(rule, schema_editor.connection.vendor):
+            schema_editor.execute(statement, params=None)
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("effects", "0001_tables_of_kinds_effects_and_reports"),
+        ("runs", "0002_refuse_what_the_rules_forbid"),
+    ]
+    operations = [migrations.RunPython(forwards, backwards)]

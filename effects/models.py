@@ -1,0 +1,264 @@
+"""What touched the world: kinds, effects and the issued reports."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+from django_fsm import FSMField
+
+from runs.machine import Changes, Machine, transition
+from runs.models import OperationClass, Permit, Run, Step, Workspace
+from runs.store import Now, new_id
+
+
+class Provider(models.TextChoices):
+    """Who sends: our executor over HTTP, or the agent itself."""
+
+    HTTP = "http"
+    OUTSIDE = "outside"
+
+
+class Kind(models.Model):
+    """An effect kind and its six answers, given before any effect of it may be declared."""
+
+    id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "knd"))
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="kinds")
+    name = models.CharField(max_length=120)
+    title = models.CharField(max_length=200, blank=True)
+    op_class = models.CharField(max_length=20, choices=OperationClass)
+    provider = models.CharField(max_length=10, choices=Provider, default=Provider.OUTSIDE)
+    commits = models.TextField()
+    tells_apart = models.JSONField(default=list)
+    idempotency = models.TextField()
+    compensation = models.TextField()
+    durable_before_pause = models.TextField()
+    when_unknown = models.TextField()
+    send = models.JSONField(default=dict)
+    lookup = models.JSONField(default=dict)
+    settle_window_s = models.PositiveIntegerField(default=60)
+    check_every_s = models.JSONField(default=list)
+    check_for_s = models.PositiveIntegerField(default=86_400)
+    key_fencing = models.BooleanField(default=False)
+    key_retention_s = models.PositiveIntegerField(default=86_400)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["workspace", "name"], name="kind_once"),
+            models.CheckConstraint(
+                condition=Q(provider__in=Provider.values), name="kind_provider"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Settlement(models.TextChoices):
+    """What is known of an effect."""
+
+    DECLARED = "DECLARED"
+    DISPATCHED = "DISPATCHED"
+    CONFIRMED = "CONFIRMED"
+    PARTIAL = "PARTIAL"
+    NOT_APPLIED = "NOT_APPLIED"
+    NOT_STARTED = "NOT_STARTED"
+    UNKNOWN = "UNKNOWN"
+    ACCEPTED_UNKNOWN = "ACCEPTED_UNKNOWN"
+
+
+SETTLED = (
+    Settlement.CONFIRMED,
+    Settlement.PARTIAL,
+    Settlement.NOT_APPLIED,
+    Settlement.NOT_STARTED,
+)
+
+
+class Ground(models.TextChoices):
+    """On what ground a settlement stands, weakest first."""
+
+    REPORTED = "reported"
+    LOOKED_UP = "looked up"
+    WEBHOOK = "webhook"
+    INSPECTED = "inspected"
+
+
+class Effect(Machine):
+    """One change of the outside world, recorded before it is sent, under a stable key.
+
+    `body` holds the raw bytes exactly as they were declared; `body_digest` is their SHA-256.
+    """
+
+    moved: ClassVar[frozenset[str]] = frozenset({"settlement"})
+
+    id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "eff"))
+    run = models.ForeignKey(Run, models.PROTECT, related_name="effects")
+    step = models.ForeignKey(Step, models.PROTECT, related_name="effects")
+    permit = models.ForeignKey(Permit, models.PROTECT, null=True, related_name="+")
+    kind = models.ForeignKey(Kind, models.PROTECT, null=True, related_name="effects")
+    kind_name = models.CharField(max_length=120)
+    key = models.CharField(max_length=200)
+    op_class = models.CharField(max_length=20, choices=OperationClass)
+    title = models.CharField(max_length=300)
+    target = models.CharField(max_length=300, blank=True)
+    amount = models.CharField(max_length=60, blank=True)
+    body = models.BinaryField(default=bytes)
+    body_digest = models.CharField(max_length=64)
+    plan = models.BinaryField(default=bytes)
+    plan_digest = models.CharField(max_length=64)
+    parameters_digest = models.CharField(max_length=64)
+    settlement = FSMField(max_length=16, choices=Settlement, default=Settlement.DECLARED)
+    ground = models.CharField(max_length=12, choices=Ground, blank=True)
+    contradicted = models.BooleanField(default=False)
+    late = models.BooleanField(default=False)
+    attempt = models.PositiveIntegerField(default=0)
+    result = models.JSONField(null=True)
+    provider_ref = models.CharField(max_length=300, blank=True)
+    items = models.JSONField(null=True)
+    why_unknown = models.CharField(max_length=200, blank=True)
+    job_state = models.CharField(max_length=12, blank=True)
+    declared_at = models.DateTimeField(db_default=Now())
+    dispatched_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
+    unknown_since = models.DateTimeField(null=True)
+    next_check_at = models.DateTimeField(null=True)
+    check_until = models.DateTimeField(null=True)
+    checks = models.PositiveIntegerField(default=0)
+    seen_twice = models.PositiveIntegerField(default=0)
+    queued_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["run", "key"], name="effect_key_once"),
+            models.CheckConstraint(
+                condition=Q(settlement__in=Settlement.values), name="effect_settlement"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["run", "settlement"], name="effect_by_settlement"),
+            models.Index(
+                fields=["next_check_at"],
+                name="effect_to_check",
+                condition=Q(settlement="UNKNOWN", next_check_at__isnull=False),
+            ),
+            models.Index(
+                fields=["queued_at"],
+                name="effect_queued",
+                condition=Q(queued_at__isnull=False),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.title
+
+    @transition(field="settlement", source=["DECLARED", "NOT_APPLIED"], target="DISPATCHED")
+    @staticmethod
+    def dispatch(permit: Permit) -> Changes:
+        """A permit was opened for it in this transaction."""
+        return {
+            "permit": permit,
+            "attempt": F("attempt") + 1,
+            "dispatched_at": Now(),
+            "settled_at": None,
+            "queued_at": None,
+        }
+
+    @transition(field="settlement", source=["DECLARED"], target="NOT_STARTED")
+    @staticmethod
+    def never_start() -> Changes:
+        """The run ended, and no permit of it was ever sent under."""
+        return {"settled_at": Now(), "queued_at": None}
+
+    @transition(field="settlement", source=["DISPATCHED"], target="DECLARED")
+    @staticmethod
+    def take_back() -> Changes:
+        """Its permit was NOT_SENT, by its own token."""
+        return {}
+
+    @transition(
+        field="settlement",
+        source=["DISPATCHED", "UNKNOWN", "ACCEPTED_UNKNOWN"],
+        target="CONFIRMED",
+    )
+    @staticmethod
+    def confirm(ground: str, **facts: Any) -> Changes:
+        """It happened."""
+        return _settled(ground, facts)
+
+    @transition(
+        field="settlement",
+        source=["DISPATCHED", "UNKNOWN", "ACCEPTED_UNKNOWN"],
+        target="PARTIAL",
+    )
+    @staticmethod
+    def confirm_partly(ground: str, **facts: Any) -> Changes:
+        """Part of it happened; `items` says which."""
+        return _settled(ground, facts)
+
+    @transition(
+        field="settlement",
+        source=["DISPATCHED", "UNKNOWN", "ACCEPTED_UNKNOWN"],
+        target="NOT_APPLIED",
+    )
+    @staticmethod
+    def deny(ground: str, **facts: Any) -> Changes:
+        """It did not happen, and can't any more."""
+        return _settled(ground, facts)
+
+    @transition(field="settlement", source=["DISPATCHED"], target="UNKNOWN")
+    @staticmethod
+    def lose(why: str, next_check_at: Any = None, check_until: Any = None) -> Changes:
+        """Timeout, lost reply, killed process: we lack confirmation."""
+        return {
+            "why_unknown": why,
+            "unknown_since": Now(),
+            "next_check_at": next_check_at,
+            "check_until": check_until,
+        }
+
+    @transition(
+        field="settlement",
+        source=["CONFIRMED", "PARTIAL", "NOT_APPLIED", "NOT_STARTED"],
+        target="UNKNOWN",
+    )
+    @staticmethod
+    def contradict(why: str) -> Changes:
+        """Later evidence of equal or stronger ground disagrees."""
+        return {"why_unknown": why, "contradicted": True, "unknown_since": Now()}
+
+    @transition(field="settlement", source=["UNKNOWN"], target="ACCEPTED_UNKNOWN")
+    @staticmethod
+    def accept_unknown() -> Changes:
+        """Two people decided that it can't be determined."""
+        return {"next_check_at": None}
+
+
+def _settled(ground: str, facts: dict[str, Any]) -> Changes:
+    return {"ground": ground, "settled_at": Now(), "next_check_at": None, **facts}
+
+
+class Report(models.Model):
+    """An issued report version; never changed, replaced by the next version."""
+
+    id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "rep"))
+    run = models.ForeignKey(Run, models.PROTECT, related_name="reports")
+    version = models.PositiveIntegerField()
+    outcome = models.CharField(max_length=60)
+    final = models.BooleanField()
+    upto_seq = models.BigIntegerField()
+    body = models.TextField()
+    digest = models.CharField(max_length=64)
+    issued_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["run", "version"], name="report_version_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.run_id} v{self.version}"

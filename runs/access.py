@@ -1,0 +1,193 @@
+"""Who may do what: roles of people, scopes of tokens. Asked again inside each verb."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Q, QuerySet
+
+from .models import Membership, Role, Run, Token, User, Workspace
+from .store import Now, database_time
+
+
+class NotFound(LookupError):
+    """There is no such thing here, or you may not know of it: the same answer for both."""
+
+
+class NotAllowed(PermissionError):
+    """You may see this, but not do that to it."""
+
+
+ROLE_MAY: dict[str, frozenset[str]] = {
+    Role.VIEWER: frozenset({"read"}),
+    Role.OPERATOR: frozenset({"read", "stop", "resume", "resolve", "demo"}),
+    Role.REVIEWER: frozenset({"read", "stop", "resume", "resolve", "demo", "approve", "release"}),
+    Role.ADMIN: frozenset(
+        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin", "kinds"}
+    ),
+}
+SCOPE_MAY: dict[str, frozenset[str]] = {
+    "runs:read": frozenset({"read"}),
+    "runs:write": frozenset({"read", "write"}),
+    "stop:write": frozenset({"read", "stop"}),
+    "kinds:write": frozenset({"read", "kinds"}),
+}
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who acts: a person, a token or the system; `id` is what evidence keeps."""
+
+    id: str
+    user: User | None = None
+    token: Token | None = None
+    via: str = "api"
+    address: str = ""
+
+
+SYSTEM = Actor("system", via="system")
+
+
+def person(user: User, address: str = "") -> Actor:
+    """A signed-in person on a page."""
+    return Actor(f"user:{user.pk}", user=user, via="page", address=address)
+
+
+def agent(token: Token, address: str = "") -> Actor:
+    """An agent that showed its token."""
+    return Actor(f"token:{token.pk}", token=token, via="api", address=address)
+
+
+def rights(actor: Actor, workspace_id: str) -> frozenset[str]:
+    """What the actor may do in the workspace, read afresh; empty means: it does not exist."""
+    if actor.token is not None:
+        token = live_tokens().filter(pk=actor.token.pk, workspace_id=workspace_id).first()
+        return _of_scopes(token.scopes) if token else frozenset()
+    if actor.user is not None:
+        member = Membership.objects.filter(
+            user_id=actor.user.pk, user__is_active=True, workspace_id=workspace_id
+        ).first()
+        return ROLE_MAY[member.role] if member else frozenset()
+    return frozenset({"read", "write", "stop"}) if actor is SYSTEM else frozenset()
+
+
+def _of_scopes(scopes: list[str]) -> frozenset[str]:
+    return frozenset().union(*(SCOPE_MAY.get(scope, frozenset()) for scope in scopes))
+
+
+def may(actor: Actor, action: str, run: Run) -> bool:
+    """Whether the actor may do this to this run. Raises NotFound when it may not know of it."""
+    allowed = rights(actor, run.workspace_id)
+    bound = actor.token.run_id if actor.token else None
+    if not allowed or (bound is not None and bound != run.pk):
+        raise NotFound("run")
+    owns = actor.user is not None and run.owner_id == actor.user.pk
+    return action in allowed or (owns and action == "stop")
+
+
+def demand(actor: Actor, action: str, run: Run) -> None:
+    """As `may`, raising NotAllowed instead of answering False."""
+    if not may(actor, action, run):
+        raise NotAllowed(action)
+
+
+def demand_workspace(actor: Actor, action: str, workspace_id: str) -> None:
+    """Raises NotFound for outsiders, NotAllowed for members without that right."""
+    allowed = rights(actor, workspace_id)
+    if not allowed:
+        raise NotFound("workspace")
+    if action not in allowed:
+        raise NotAllowed(action)
+
+
+def find_run(actor: Actor, run_id: str) -> Run:
+    """The run, for those who may read it; else NotFound."""
+    run = Run.objects.select_related("workspace", "session", "owner").filter(pk=run_id).first()
+    if run is None or not may(actor, "read", run):
+        raise NotFound("run")
+    return run
+
+
+def can_read_run(user: User, run_id: str) -> bool:
+    """Whether this person may read this run now."""
+    return Membership.objects.filter(
+        user_id=user.pk, user__is_active=True, workspace__runs__pk=run_id
+    ).exists()
+
+
+def can_read_workspace(user: User, workspace_id: str) -> bool:
+    """Whether this person is a member of this workspace now."""
+    return Membership.objects.filter(
+        user_id=user.pk, user__is_active=True, workspace_id=workspace_id
+    ).exists()
+
+
+def workspaces_of(user: User) -> list[Workspace]:
+    """The person's workspaces, by name."""
+    return list(Workspace.objects.filter(memberships__user_id=user.pk).order_by("name", "pk"))
+
+
+def issue_token(
+    *,
+    workspace: Workspace,
+    name: str,
+    scopes: list[str],
+    created_by: User | None,
+    run: Run | None = None,
+    days: int | None = 90,
+) -> tuple[Token, str]:
+    """A new token and its text, which is kept nowhere and can't be shown again."""
+    unknown = set(scopes) - set(SCOPE_MAY)
+    if unknown or not scopes:
+        raise ValueError(f"scopes are {', '.join(SCOPE_MAY)}; not: {', '.join(sorted(unknown))}")
+    lookup, secret = secrets.token_hex(4), secrets.token_hex(32)
+    text = f"als_{lookup}_{secret}_{_check(lookup + secret)}"
+    token = Token.objects.create(
+        workspace=workspace,
+        run=run,
+        name=name,
+        lookup=lookup,
+        digest=_digest(secret),
+        scopes=scopes,
+        created_by=created_by,
+        expires_at=database_time() + timedelta(days=days) if days else None,
+    )
+    return token, text
+
+
+def live_tokens() -> QuerySet[Token]:
+    """Tokens neither revoked nor expired, by the database's clock."""
+    return Token.objects.filter(revoked_at__isnull=True).filter(
+        Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    )
+
+
+def token_of(text: str) -> Token | None:
+    """The live token with this text, compared in constant time; else None."""
+    parts = text.split("_")
+    if len(parts) != 4 or parts[0] != "als" or _check(parts[1] + parts[2]) != parts[3]:
+        return None
+    token = live_tokens().filter(lookup=parts[1]).first()
+    if token is None or not hmac.compare_digest(token.digest, _digest(parts[2])):
+        return None
+    return token
+
+
+def note_use(token: Token) -> None:
+    """Keep when a token was last used, at most once a minute."""
+    Token.objects.filter(pk=token.pk).filter(
+        Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - timedelta(minutes=1))
+    ).update(last_used_at=Now())
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _check(text: str) -> str:
+    return f"{binascii.crc32(text.encode()):08x}"

@@ -1,0 +1,150 @@
+"""record(): the only writer of evidence, in the transaction of what it tells of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+
+from . import wake
+from .models import Evidence, EvidencePayload, Run, Seal, Workspace
+from .store import Now, verb
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line to be: `kind` is dotted past tense, `actor` an id, `payload` a JSON object."""
+
+    kind: str
+    actor: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    boundary: str = ""
+    carried_version: int | None = None
+    current_version: int | None = None
+    ground: str = ""
+    stop_id: str = ""
+    step_id: str = ""
+    permit_id: str = ""
+    effect_key: str = ""
+    worker: str = ""
+    reported_at: datetime | None = None
+
+
+COLUMNS = tuple(name for name in Line.__dataclass_fields__ if name != "payload")
+
+
+def canonical(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=str
+    )
+
+
+def digest(text: str | bytes) -> str:
+    """SHA-256 of the bytes, in hex."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -> int:
+    """Append lines to the stream of a row whose lock the caller holds; returns the last seq.
+
+    The seq is given under that lock, so lines commit in order and no reader skips one.
+    `last_seq` spares the query when the caller read it under the same lock.
+    """
+    if last_seq is None:
+        last_seq = last_line(holder.pk)
+    rows: list[Evidence] = []
+    bodies: list[EvidencePayload] = []
+    for seq, line in enumerate(lines, last_seq + 1):
+        body = canonical(line.payload) if line.payload else ""
+        rows.append(
+            Evidence(
+                stream=holder.pk,
+                seq=seq,
+                at=Now(),
+                payload_digest=digest(body) if body else "",
+                **{name: getattr(line, name) for name in COLUMNS},
+            )
+        )
+        if body:
+            bodies.append(EvidencePayload(stream=holder.pk, seq=seq, body=body))
+    Evidence.objects.bulk_create(rows)
+    if bodies:
+        EvidencePayload.objects.bulk_create(bodies)
+    seq = last_seq + len(lines)
+    transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
+    return seq
+
+
+def last_line(stream: str) -> int:
+    """The newest seq of a stream (0 when empty); exact under the holder's lock."""
+    return Evidence.objects.filter(stream=stream).aggregate(last=Max("seq"))["last"] or 0
+
+
+def topics_of(holder: Run | Workspace) -> list[str]:
+    """The pages' topics that a change of this row concerns."""
+    if isinstance(holder, Run):
+        return [f"run:{holder.pk}", f"workspace:{holder.workspace_id}:runs"]
+    return [f"workspace:{holder.pk}:runs"]
+
+
+def seal(holder: Run | Workspace) -> Seal | None:
+    """Chain the stream's lines since its last seal; the caller holds the row's lock."""
+    last = Seal.objects.filter(stream=holder.pk).order_by("-upto_seq").first()
+    lines = Evidence.objects.filter(stream=holder.pk, seq__gt=last.upto_seq if last else 0)
+    head, upto = last.head if last else "", 0
+    for line in lines.order_by("seq").iterator():
+        head, upto = chain(head, line), line.seq
+    if not upto:
+        return None
+    return Seal.objects.create(stream=holder.pk, upto_seq=upto, head=head)
+
+
+def chain(head: str, line: Evidence) -> str:
+    """The next head: SHA-256 over the one before and each field with its length in front."""
+    text = hashlib.sha256(b"\x00" + head.encode())
+    for value in _fields(line):
+        data = value.encode()
+        text.update(len(data).to_bytes(8, "big") + data)
+    return text.hexdigest()
+
+
+def _fields(line: Evidence) -> Iterable[str]:
+    yield line.stream
+    yield str(line.seq)
+    yield line.at.isoformat()
+    yield line.payload_digest
+    for name in COLUMNS:
+        value = getattr(line, name)
+        yield value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+@verb
+def seal_stream(stream: str) -> Seal | None:
+    """Seal one stream under its row's lock; None when nothing is new."""
+    model: Any = Run if stream.startswith("run_") else Workspace
+    holder = model.objects.select_for_update(no_key=True).filter(pk=stream).first()
+    return seal(holder) if holder else None
+
+
+def streams_to_seal(limit: int = 500) -> list[str]:
+    """Streams with lines newer than their last seal."""
+    newest = Seal.objects.aggregate(at=Max("at"))["at"]
+    lines = Evidence.objects.all()
+    if newest is not None:
+        # a line may commit after a seal with a later clock: look back past the longest statement
+        lines = lines.filter(at__gt=newest - timedelta(seconds=60))
+    tops = lines.values("stream").annotate(top=Max("seq"))[:limit]
+    sealed = dict(
+        Seal.objects.filter(stream__in=[row["stream"] for row in tops])
+        .values_list("stream")
+        .annotate(Max("upto_seq"))
+    )
+    return [row["stream"] for row in tops if row["top"] > sealed.get(row["stream"], 0)]

@@ -1,0 +1,58 @@
+"""The tables of what may start. Begin with run.py: each decorated method is an arrow."""
+
+from .evidence import Evidence, EvidencePayload, Seal
+from .people import Membership, Role, Token, User
+from .run import (
+    BUSY,
+    FINAL,
+    INCONSEQUENTIAL,
+    NOT_DISPATCHED,
+    STOPPING,
+    Boundary,
+    OperationClass,
+    Permit,
+    PermitState,
+    Refusal,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+    Worker,
+)
+from .scope import Gate, Policy, Session, StopCounter, Workspace
+from .stop import IdempotencyRecord, InFlight, Mode, Press, StopRequest
+
+__all__ = [
+    "BUSY",
+    "FINAL",
+    "INCONSEQUENTIAL",
+    "NOT_DISPATCHED",
+    "STOPPING",
+    "Boundary",
+    "Evidence",
+    "EvidencePayload",
+    "Gate",
+    "IdempotencyRecord",
+    "InFlight",
+    "Membership",
+    "Mode",
+    "OperationClass",
+    "Permit",
+    "PermitState",
+    "Policy",
+    "Press",
+    "Refusal",
+    "Role",
+    "Run",
+    "RunStatus",
+    "Seal",
+    "Session",
+    "Step",
+    "StepStatus",
+    "StopCounter",
+    "StopRequest",
+    "Token",
+    "User",
+    "Worker",
+    "Workspace",
+]

@@ -1,0 +1,152 @@
+"""How verbs talk to the database: one durable transaction, the server's clock, who waits.
+
+Measured shapes and their reasons: docs/decisions/0002-versions-not-clocks.md and
+docs/decisions/0006-a-stop-goes-first-in-line.md.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import uuid_utils
+from django.db import InterfaceError, OperationalError, connection, models, transaction
+from django.db.models import Func
+from django.db.models.expressions import Combinable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RETRYABLE = {"40P01", "40001", "55P03"}  # deadlock, serialization, lock timeout
+LOST = {"57P01", "57P02", "57P03", "08003", "08006", "08001", None}
+STOP_DEADLINE_S = 20.0
+
+
+def new_id(prefix: str) -> str:
+    """A sortable, prefixed id: `run_` + 32 hex digits of a UUIDv7."""
+    return f"{prefix}_{uuid_utils.uuid7().hex}"
+
+
+class Now(Func):
+    """The database's clock at this very moment, also after a lock wait (not now())."""
+
+    function = "CURRENT_TIMESTAMP"
+    template = "CURRENT_TIMESTAMP"
+    output_field = models.DateTimeField()
+
+    def as_postgresql(self, compiler: Any, conn: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, conn, template="clock_timestamp()", **extra)
+
+    def as_sqlite(self, compiler: Any, conn: Any, **extra: Any) -> Any:
+        return self.as_sql(
+            compiler, conn, template="STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW')", **extra
+        )
+
+
+def after(seconds: float) -> Combinable:
+    """The database's clock `seconds` from now, as an expression."""
+    return models.ExpressionWrapper(
+        Now() + models.Value(timedelta(seconds=seconds)), output_field=models.DateTimeField()
+    )
+
+
+def database_time() -> datetime:
+    """One read of the database's clock (UTC, aware)."""
+    if connection.vendor == "sqlite":
+        text = "SELECT STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')"
+    else:
+        text = "SELECT clock_timestamp()"
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+        value = cursor.fetchone()[0]
+    if isinstance(value, str):
+        return datetime.fromisoformat(value + "+00:00")
+    return cast(datetime, value)
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)
+
+
+def _worth_another_try(error: BaseException) -> bool:
+    if connection.vendor == "sqlite":
+        return "locked" in str(error)
+    return _sqlstate(error) in RETRYABLE
+
+
+def verb(function: Callable[P, R]) -> Callable[P, R]:
+    """A public verb: exactly one durable transaction, tried again on lock conflicts.
+
+    Raises: RuntimeError inside another transaction ("intent not yet committed");
+    OperationalError when the database stays unreachable: nothing was recorded.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for attempt in range(5):
+            try:
+                with transaction.atomic(durable=True):
+                    return function(*args, **kwargs)
+            except OperationalError as error:
+                if attempt == 4 or not _worth_another_try(error):
+                    raise
+            time.sleep(random.uniform(0.002, 0.02) * (attempt + 1))  # noqa: S311
+        raise AssertionError("unreachable")
+
+    return call
+
+
+def stop_verb(function: Callable[P, R]) -> Callable[P, R]:
+    """As `verb`, for stops: first in line on SQLite, and tried again after a lost wire.
+
+    The function must be idempotent by its own key: a COMMIT whose answer was lost is repeated.
+    """
+    plain = verb(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if connection.vendor == "sqlite":
+            with _no_waiting():
+                return _keep_trying(function, *args, **kwargs)
+        try:
+            return plain(*args, **kwargs)
+        except (OperationalError, InterfaceError) as error:
+            if _sqlstate(error) not in LOST:
+                raise
+            connection.close()
+            return plain(*args, **kwargs)
+
+    return call
+
+
+def _keep_trying(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    end = time.monotonic() + STOP_DEADLINE_S
+    while True:
+        try:
+            with transaction.atomic(durable=True):
+                return function(*args, **kwargs)
+        except OperationalError as error:
+            if time.monotonic() > end or not _worth_another_try(error):
+                raise
+        time.sleep(0.001)
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """SQLite's own busy handler backs off and starves a stop; ask each millisecond instead."""
+    if connection.in_atomic_block:  # `atomic(durable=True)` will say so
+        yield
+        return
+    usual = connection.settings_dict["OPTIONS"].get("timeout", 5)
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {int(usual * 1000)}")

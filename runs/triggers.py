@@ -1,0 +1,128 @@
+"""What a rule forbids the schema forbids too: triggers for PostgreSQL and SQLite.
+
+Each rule is (name, table, event, condition on NEW/OLD in plain SQL, sentence). The condition is
+true when the write must be refused, and is written once for both databases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FINAL = "('CANCELLED','COMPLETED','FAILED','ABANDONED')"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One trigger: refuse `event` on `table` when `when` holds."""
+
+    name: str
+    table: str
+    event: str
+    when: str
+    sentence: str
+
+
+def append_only(table: str) -> list[Rule]:
+    """No row of this table is ever changed or deleted."""
+    return [
+        Rule(f"{table}_kept", table, "UPDATE", "1=1", f"{table} is append-only"),
+        Rule(f"{table}_stays", table, "DELETE", "1=1", f"{table} is append-only"),
+    ]
+
+
+RULES: list[Rule] = [
+    Rule(
+        "run_version_never_falls",
+        "runs_run",
+        "UPDATE",
+        "NEW.cancel_version < OLD.cancel_version",
+        "cancel_version never falls",
+    ),
+    Rule(
+        "run_final_is_final",
+        "runs_run",
+        "UPDATE",
+        f"OLD.status IN {FINAL} AND NEW.status <> OLD.status",
+        "a final status never changes",
+    ),
+    Rule(
+        "run_starts_by_decision",
+        "runs_run",
+        "UPDATE",
+        "NEW.status = 'ACTIVE' AND OLD.status <> 'ACTIVE'"
+        " AND NEW.cancel_version <= OLD.cancel_version",
+        "only a resume with a new version makes a run ACTIVE",
+    ),
+    Rule(
+        "run_behind_a_shut_gate",
+        "runs_run",
+        "INSERT",
+        "NOT EXISTS (SELECT 1 FROM runs_workspace w WHERE w.id = NEW.workspace_id"
+        " AND w.gate = 'OPEN' AND w.epoch = NEW.admitted_epoch)"
+        " OR (NEW.session_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs_session s"
+        " WHERE s.id = NEW.session_id AND s.gate = 'OPEN' AND s.epoch = NEW.session_epoch))",
+        "no run is admitted past a shut gate",
+    ),
+    Rule(
+        "run_stays", "runs_run", "DELETE", "1=1", "a run is never deleted; retention empties bodies"
+    ),
+    *append_only("runs_evidence"),
+    *append_only("runs_seal"),
+    *append_only("runs_inflight"),
+    Rule(
+        "payload_only_emptied",
+        "runs_evidencepayload",
+        "UPDATE",
+        "NEW.body <> '' OR NEW.removed_at IS NULL OR NEW.removed_under = ''"
+        " OR NEW.stream <> OLD.stream OR NEW.seq <> OLD.seq",
+        "a payload is only emptied, with the rule under which",
+    ),
+    Rule(
+        "payload_stays",
+        "runs_evidencepayload",
+        "DELETE",
+        "1=1",
+        "a payload is emptied, never deleted",
+    ),
+    Rule(
+        "stop_moments_stay",
+        "runs_stoprequest",
+        "UPDATE",
+        "NEW.recorded_at <> OLD.recorded_at OR NEW.mode <> OLD.mode"
+        " OR (OLD.gate_at IS NOT NULL AND (NEW.gate_at IS NULL OR NEW.gate_at <> OLD.gate_at))"
+        " OR (OLD.fenced_at IS NOT NULL"
+        " AND (NEW.fenced_at IS NULL OR NEW.fenced_at <> OLD.fenced_at))"
+        " OR (OLD.closed_at IS NOT NULL"
+        " AND (NEW.closed_at IS NULL OR NEW.closed_at <> OLD.closed_at))",
+        "the moments of a stop request are set once",
+    ),
+    Rule("stop_stays", "runs_stoprequest", "DELETE", "1=1", "a stop request is never deleted"),
+]
+
+
+def create(rule: Rule, vendor: str) -> list[str]:
+    """The statements that put a rule in force."""
+    if vendor == "sqlite":
+        return [
+            f"CREATE TRIGGER {rule.name} BEFORE {rule.event} ON {rule.table}"
+            f" FOR EACH ROW WHEN {rule.when}"
+            f" BEGIN SELECT RAISE(ABORT, '{rule.sentence}'); END"
+        ]
+    row = "OLD" if rule.event == "DELETE" else "NEW"
+    return [
+        f"CREATE FUNCTION {rule.name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF {rule.when} THEN RAISE EXCEPTION '{rule.sentence}'"
+        f" USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN {row}; END $$",
+        f"CREATE TRIGGER {rule.name} BEFORE {rule.event} ON {rule.table}"
+        f" FOR EACH ROW EXECUTE FUNCTION {rule.name}()",
+    ]
+
+
+def drop(rule: Rule, vendor: str) -> list[str]:
+    """The statements that take a rule away (migrations backwards, tests' clean-up)."""
+    if vendor == "sqlite":
+        return [f"DROP TRIGGER IF EXISTS {rule.name}"]
+    return [
+        f"DROP TRIGGER IF EXISTS {rule.name} ON {rule.table}",
+        f"DROP FUNCTION IF EXISTS {rule.name}()",
+    ]

@@ -92,8 +92,8 @@ def others_suffice(wanted: str) -> bool:
     active = sys.prefix != sys.base_prefix
     if active and missing:
         give_up(
-            "The active environment {} lacks {}. Run: python -m pip install --require-hashes -r requirements/{}.txt "
-            "(or leave it with `deactivate`: a private one is then made for you).",
+            "The active environment {} lacks {}. Run: python -m pip install --require-hashes "
+            "-r requirements/{}.txt (or leave it with `deactivate`: a private one is then made for you).",
             sys.prefix,
             ", ".join(missing),
             wanted,
@@ -186,7 +186,8 @@ def check_venv_module() -> None:
     if find_spec("venv") is None or find_spec("ensurepip") is None:
         give_up(
             "This Python has no venv module, so no private environment can be made. On Debian or Ubuntu run: "
-            "apt-get install python3-venv. Elsewhere install Python's venv package. Then run the same command again."
+            "apt-get install python3-venv. Elsewhere install Python's venv package. "
+            "Then run the same command again."
         )
 
 
@@ -197,8 +198,8 @@ def make_folder(home: str) -> None:
             pass
     except OSError as error:
         give_up(
-            "{} can't be written ({}), so no private environment can be made there. Copy the checkout to a folder "
-            "of yours, or keep the environment elsewhere: ALLSTOP_VENV=DIR python3 manage.py …",
+            "{} can't be written ({}), so no private environment can be made there. Copy the checkout to "
+            "a folder of yours, or keep the environment elsewhere: ALLSTOP_VENV=DIR python3 manage.py …",
             os.path.dirname(home),
             error.strerror,
         )
@@ -250,7 +251,7 @@ def make_environment(home: str) -> None:
 
 def packages(home: str, lock: str) -> None:
     pip = [python_of(home), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-    code, said = logged(home, pip + ["--require-hashes", "--no-deps", "--prefer-binary", "-r", lock])
+    code, said = logged(home, [*pip, "--require-hashes", "--no-deps", "--prefer-binary", "-r", lock])
     if code:
         give_up("{}\n{}", reason(said), tail(said))
 
@@ -271,15 +272,15 @@ def tail(said: str) -> str:
 REASONS = (
     (
         "DO NOT MATCH THE HASHES",
-        "A package that was downloaded is not the one whose digest the lock records. It was not installed. Clear "
-        "pip's cache (pip cache purge), check the package index in use, and try again.",
+        "A package that was downloaded is not the one whose digest the lock records. It was not installed. "
+        "Clear pip's cache (pip cache purge), check the package index in use, and try again.",
     ),
     ("No space left on device", "The disk is full. Make room and run the same command again."),
     (
-        "NewConnection|name resolution|Connection refused|establish a new connection|timed out|ConnectTimeout|"
-        "ProxyError|SSLError|unreachable|RemoteDisconnected|Could not fetch URL|from versions: none",
-        "The packages can't be downloaded: the network or the package index does not answer. Connect, or set pip's "
-        "index or proxy (PIP_INDEX_URL, HTTPS_PROXY), and run the same command again.",
+        "NewConnection|name resolution|Connection refused|establish a new connection|timed out|"
+        "ProxyError|SSLError|ConnectTimeout|unreachable|RemoteDisconnected|Could not fetch URL|from versions: none",
+        "The packages can't be downloaded: the network or the package index does not answer. Connect, or set "
+        "pip's index or proxy (PIP_INDEX_URL, HTTPS_PROXY), and run the same command again.",
     ),
 )
 
@@ -297,7 +298,7 @@ def become(home: str, argv: List[str], environ: Optional[Dict[str, str]] = None)
     sys.stdout.flush()
     environ = dict(os.environ if environ is None else environ, **{HANDED_OVER: "1"})
     try:
-        os.execve(python, [python] + argv, environ)
+        os.execve(python, [python, *argv], environ)
     except OSError as error:
         give_up(
             "{} can't be started ({}). Remove {} and run the same command again.",

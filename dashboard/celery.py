@@ -34,6 +34,9 @@ app.conf.update(
     accept_content=["json"],
     timezone="UTC",
     beat_schedule=BEAT,
+    # Threads: a task waits for a provider far more than it computes, and one pid is one worker.
+    worker_pool="threads",
+    worker_concurrency=16,
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     worker_cancel_long_running_tasks_on_connection_loss=False,

@@ -1,0 +1,149 @@
+"""The parts that every page is made of. Each one carries a word; none relies on colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard import words
+from dashboard.words import Term
+
+register = template.Library()
+
+THEMES = {"light", "dark"}
+DASH = "\N{EN DASH}"
+NIL = format_html('<span class="nil">{}</span>', DASH)
+MARKS = {
+    "known": "m-known",
+    "partial": "m-partial",
+    "unknown": "m-unknown",
+    "none": "m-none",
+    "flight": "m-flight",
+}
+STRIP_MAX = 60  # marks drawn; the text beside them always counts all
+
+
+@register.filter
+def clean(text: object) -> str:
+    """A stranger's text without control, bidi and invisible characters."""
+    return words.clean(text)
+
+
+@register.filter
+def span(seconds: float) -> str:
+    """Seconds as "4 min 01 s"."""
+    return words.span(seconds)
+
+
+@register.simple_tag
+def icon(name: str, extra: str = "") -> SafeString:
+    """One symbol of the sprite, hidden from readers: the word beside it says the same."""
+    return format_html(
+        '<svg class="i {}" aria-hidden="true"><use href="{}#{}"/></svg>', extra, static("icons.svg"), name
+    )
+
+
+@register.simple_tag
+def chip(term: Term) -> SafeString:
+    """Icon, word and border of a state."""
+    return format_html('<span class="st {}">{}{}</span>', term.css, icon(term.icon), term.word)
+
+
+@register.simple_tag(takes_context=True)
+def theme(context: dict[str, Any]) -> SafeString:
+    """` data-theme="dark"` from the cookie; nothing when the system decides."""
+    request = context.get("request")
+    chosen = request.COOKIES.get("theme", "") if request else ""
+    return format_html(' data-theme="{}"', chosen) if chosen in THEMES else mark_safe("")
+
+
+@register.simple_tag
+def versions(
+    left: object, right: object, left_word: str = "carried", right_word: str = "current"
+) -> SafeString:
+    """Two versions side by side: the proof of a refusal."""
+    return format_html(
+        '<span class="ver"><span><span class="w">{} </span>v{}</span>'
+        '<span><span class="w">{} </span>v{}</span></span>',
+        left_word,
+        DASH if left is None else left,
+        right_word,
+        DASH if right is None else right,
+    )
+
+
+@register.simple_tag
+def ev(seq: int | None, href: str = "") -> SafeString:
+    """A link to one evidence line, `e-204`."""
+    if not seq:
+        return mark_safe("")
+    return format_html('<a class="ev" href="{}#e-{}">e-{}</a>', href, seq, seq)
+
+
+@register.simple_tag
+def evs(seqs: Iterable[int], href: str = "") -> SafeString:
+    """Links to several evidence lines."""
+    return format_html_join(" ", "{}", ((ev(seq, href),) for seq in seqs))
+
+
+FORMATS = {"ms": "%H:%M:%S.%f", "s": "%H:%M:%S", "min": "%H:%M", "day": "%-d %b %Y, %H:%M:%S"}
+
+
+@register.simple_tag
+def moment(at: datetime | None, precision: str = "s", near: datetime | None = None) -> SafeString:
+    """A server time in UTC; its day is written too when it differs from that of `near`."""
+    if at is None:
+        return NIL
+    utc = at.astimezone(UTC)
+    text = utc.strftime(FORMATS[precision])
+    if precision == "ms":
+        text = text[:-3]
+    if near and precision != "day" and utc.date() != near.astimezone(UTC).date():
+        text = f"{utc.strftime('%-d %b')} {text}"
+    return format_html('<time datetime="{}">{}</time>', utc.isoformat(timespec="milliseconds"), text)
+
+
+@register.simple_tag
+def ago(at: datetime | None, now: datetime, suffix: str = " ago") -> SafeString:
+    """ "4 min ago", counted on by the page; the absolute time stands beside it or in the table."""
+    if at is None:
+        return NIL
+    text = words.span(int((now - at).total_seconds()))
+    return format_html(
+        '<span class="nw" data-ago="{}" data-suffix="{}">{}{}</span>',
+        at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        suffix,
+        text,
+        suffix,
+    )
+
+
+@register.simple_tag
+def strip(marks: list[str], label: str, size: int = 11) -> SafeString:
+    """One mark per thing; filled known, half partly, dashed unknown, hollow not started."""
+    pitch, shown = size + 4, marks[:STRIP_MAX]
+    squares = [
+        format_html(
+            '<rect class="{}" x="{}" y="1" width="{}" height="{}"/>', MARKS[kind], 1 + i * pitch, size, size
+        )
+        for i, kind in enumerate(shown)
+    ]
+    halves = [
+        format_html('<path class="m-half" d="M{} 1h{}l-{} {}z"/>', 1 + i * pitch, size, size, size)
+        for i, kind in enumerate(shown)
+        if kind == "partial"
+    ]
+    drawn = format_html_join("", "{}", ((part,) for part in squares + halves))
+    return format_html(
+        '<svg class="strip" width="{}" height="{}" role="img" aria-label="{}">{}</svg>',
+        len(shown) * pitch,
+        size + 2,
+        label,
+        drawn,
+    )

@@ -1,0 +1,258 @@
+"""The honesty lexicon: each status has its value, word, sentence, icon and css class here, once.
+
+A sentence may hold {fields}; `Term.say(**facts)` fills them. No label outruns its evidence, so
+the words for a success that we only hope for do not exist here.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+FORBIDDEN = ("cancelled successfully", "successfully cancelled", "rolled back", "undone", "all clear")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One state as a person meets it. `icon` is a symbol of icons.svg, `css` a chip class."""
+
+    value: str
+    word: str
+    sentence: str
+    icon: str
+    css: str
+
+    def say(self, **facts: object) -> str:
+        """The sentence with its facts; a missing fact raises KeyError (a half sentence would lie)."""
+        return self.sentence.format(**facts)
+
+
+def _terms(*rows: tuple[str, str, str, str]) -> dict[str, Term]:
+    """Rows of (value, word, icon, sentence); the css class is the icon's name."""
+    return {value: Term(value, word, sentence, icon, icon) for value, word, icon, sentence in rows}
+
+
+RUN = _terms(
+    ("ACTIVE", "Running", "st-running", "May start new work."),
+    (
+        "CANCELLING",
+        "Stopping",
+        "st-stopping",
+        "Stop recorded {at}. New work is refused from version {version}."
+        " We are finding out what was already in flight.",
+    ),
+    (
+        "QUIET",
+        "Quiet, reconciling",
+        "st-quiet",
+        "No worker may start new work. {open} still to be checked.",
+    ),
+    (
+        "CANCELLING_TIMEOUT",
+        "Stop timed out",
+        "st-timeout",
+        "{workers} did not confirm by {deadline}. New work stays refused. {unknown} unknown.",
+    ),
+    (
+        "PAUSING",
+        "Pausing",
+        "st-stopping",
+        "New work is held from version {version}. Work in flight is draining.",
+    ),
+    ("PAUSED", "Paused", "st-paused", "Held by {who}. Resumes only by a new decision."),
+    ("UNKNOWN", "Awaiting verification", "st-unknown", "We cannot yet say whether {effects} happened."),
+    ("CANCELLED", "Stopped", "st-none", "New work is refused for good."),
+    ("COMPLETED", "Completed", "st-done", "The runtime reported the end of the run."),
+    ("FAILED", "Failed", "st-failed", "The runtime reported a failure."),
+    ("ABANDONED", "Abandoned", "st-abandoned", "We no longer wait or act. Outside work may continue."),
+)
+
+OUTCOME = _terms(
+    ("not ended", "Not ended", "st-flight", "The run has not ended."),
+    ("abandoned", "Abandoned", "st-abandoned", "We no longer wait or act. Outside work may continue."),
+    (
+        "awaiting verification",
+        "Awaiting verification",
+        "st-unknown",
+        "We cannot yet say whether {effects} happened.",
+    ),
+    ("compensation pending", "Compensation pending", "st-comp", "A corrective action needs {need}."),
+    ("resumable pause", "Paused", "st-paused", "Held by {who}. Resumes only by a new decision."),
+    (
+        "ended with an accepted unknown",
+        "Ended, unknown accepted",
+        "st-accepted",
+        "Two people accepted that {effects} cannot be determined.",
+    ),
+    ("completed", "Completed", "st-done", "The runtime reported the end of the run."),
+    ("failed", "Failed", "st-failed", "The runtime reported a failure."),
+    (
+        "partially completed",
+        "Partially completed",
+        "st-partial",
+        "{done} happened, {not_done} did not. See the list.",
+    ),
+    (
+        "stopped after safe settlement",
+        "Stopped, settled",
+        "st-settled",
+        "Work in flight reached a safe boundary; no effect is unresolved.",
+    ),
+    ("stopped before effect", "Stopped before effect", "st-before", "No outside effect was dispatched."),
+)
+
+SETTLEMENT = _terms(
+    ("DECLARED", "Declared", "st-declared", "Recorded, and not sent."),
+    ("DISPATCHED", "In flight", "st-flight", "A permit to send was given; it may still complete."),
+    ("CONFIRMED", "Confirmed", "st-confirmed", "It happened."),
+    ("PARTIAL", "Partially completed", "st-partial", "Part of it happened."),
+    ("NOT_APPLIED", "Not applied", "st-none", "It did not happen."),
+    ("NOT_STARTED", "Not started", "st-none", "No permit to send it was ever used."),
+    ("UNKNOWN", "Awaiting verification", "st-unknown", "We cannot yet say whether it happened."),
+    (
+        "ACCEPTED_UNKNOWN",
+        "Accepted as unknown",
+        "st-accepted",
+        "Two people accepted that it cannot be determined.",
+    ),
+)
+
+STEP = _terms(
+    ("PENDING", "Queued", "st-waiting", "A worker may claim it."),
+    ("CLAIMED", "Claimed", "st-waiting", "A worker holds it; nothing was sent."),
+    ("WAITING_APPROVAL", "Waits for approval", "st-comp", "People decide before it may be sent."),
+    ("DISPATCHED", "In flight", "st-flight", "A permit to send was given; it may still complete."),
+    ("RETRY_WAIT", "Retry scheduled", "st-waiting", "The gate is asked again when it is due."),
+    ("SUCCEEDED", "Succeeded", "st-confirmed", "Its worker reported that it succeeded."),
+    ("PARTIAL", "Partially completed", "st-partial", "Part of it happened."),
+    ("FAILED", "Failed", "st-failed", "It failed."),
+    ("UNKNOWN", "Awaiting verification", "st-unknown", "We cannot yet say how it ended."),
+    ("WITHHELD", "Withheld", "st-refused", "Refused before anything was sent."),
+)
+
+PERMIT = _terms(
+    ("OPEN", "In flight", "st-flight", "Its holder may still send."),
+    ("REPORTED", "Reported", "st-confirmed", "Its holder said that its call is over."),
+    ("NOT_SENT", "Not sent", "st-none", "Its holder attests that nothing was sent."),
+    ("LOST", "Lost", "st-unknown", "Its lease ran out. Nobody says what happened."),
+)
+
+LATE = Term(
+    "late",
+    "Late report",
+    "Reported {at}, after the stop. Kept as evidence; status unchanged.",
+    "st-late",
+    "st-late",
+)
+
+CLASS = {
+    "model_turn": "model turn",
+    "read": "read",
+    "workspace_change": "workspace change",
+    "external_job": "external job",
+    "external_write": "external write",
+    "approval_wait": "approval wait",
+    "browser_action": "browser action",
+    "delivery": "delivery",
+}
+
+# What a refusal at a boundary was about, one and many.
+REFUSED = {
+    "admit": ("run", "runs"),
+    "claim": ("queued step", "queued steps"),
+    "model": ("model turn", "model turns"),
+    "dispatch": ("dispatch", "dispatches"),
+    "retry": ("retry", "retries"),
+    "act": ("browser action", "browser actions"),
+    "deliver": ("delivery", "deliveries"),
+}
+
+REFUSAL_REASON = {
+    "stopped": "the run is stopped",
+    "stale version": "its version is stale",
+    "stale-version": "its version is stale",
+    "lost claim": "its claim was lost",
+    "lost-claim": "its claim was lost",
+}
+
+# The pill beside the workspace; static/live.js says the same words.
+FRESHNESS = (
+    "Live",
+    "Reconnecting…",
+    "Paused by you",
+    "Not live.",
+    "Signed out",
+    "No longer allowed",
+)
+
+MODE = {
+    "pause": "New work is held. Can be resumed.",
+    "cancel": "New work is refused for good. Workers are asked to end at the next safe point.",
+    "abandon": "We stop waiting and acting. Work already handed to other systems may go on there.",
+}
+
+REASONS = (
+    ("other", "Other"),
+    ("wrong input", "Wrong input"),
+    ("wrong behaviour", "The agent does the wrong thing"),
+    ("cost", "Cost"),
+    ("not needed", "No longer needed"),
+)
+
+STOP_RECORDED = "Stop #{number} recorded {at}. New work is refused from version {version}."
+STOP_JOINED = "Already stopping since {at} (#{number}, {who}). Your request was added to it."
+STOP_FINISHED = (
+    "The run had already finished, {word}. Stop #{number} is recorded; nothing was left to refuse."
+)
+NOT_RECORDED = "Your stop was NOT recorded."
+NOT_RECORDED_YET = "Your stop is NOT recorded yet."
+MAY_STILL_START = "The run may still start work."
+UNKNOWN_WHETHER = "We do not know whether it was recorded. Checking with the same key…"
+PREVIEW_UNAVAILABLE = "Preview unavailable. You can still request the stop."
+SILENCE = "Silence is not proof that it stopped; it will be refused if it returns."
+
+
+def run_chip(status: str, outcome: str, *, quiet: bool = False) -> Term:
+    """The chip of a run: its outcome once it ended, else its status. Unknown values raise KeyError."""
+    if status in {"CANCELLING", "CANCELLING_TIMEOUT"}:
+        return RUN["QUIET"] if quiet else RUN[status]
+    if status in {"ACTIVE", "PAUSING", "PAUSED"}:
+        return RUN[status]
+    return OUTCOME[outcome]
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """ "1 effect", "2 effects"; `many` where the plural is not an added s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(parts: list[str]) -> str:
+    """["a", "b", "c"] as "a, b and c"."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in the two largest units: 41 s, 4 min 1 s, 3 h 31 min, 2 d 4 h."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+# Reordering and invisible marks could make one name look like another; joiners stay, scripts need them.
+HIDDEN = dict.fromkeys(
+    [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200B, 0x200E, 0x200F, 0x061C, 0x2060, 0xFEFF, 0x00AD]
+)
+SPACES = {"Cc": " ", "Zl": " ", "Zp": " ", "Cs": "", "Co": "", "Cn": ""}
+
+
+def clean(text: object) -> str:
+    """Text of a stranger, fit to be shown on one line: no control, bidi or invisible characters."""
+    plain = str(text).translate(HIDDEN)
+    return "".join(SPACES.get(unicodedata.category(sign), sign) for sign in plain).strip()

@@ -1,0 +1,56 @@
+"""The client of Allstop, for agent processes. It imports nothing of the server.
+
+from allstop import Client
+
+with Client().run("invoice-batch-0142") as run:
+    charge = run.effect(key="charge:0142", kind="bank.charge", none_because="the bank offers no refund")
+    charge.send(bank.charge, order, idempotency_key=charge.key)
+"""
+
+from allstop.client import Client, StopNotRecorded
+from allstop.effect import Effect
+from allstop.errors import (
+    GateUnavailable,
+    LostClaim,
+    MustWait,
+    NeverSent,
+    NotApplied,
+    NotQuiet,
+    PermitExpired,
+    Refused,
+    Rejected,
+    ReportNotDelivered,
+    RunEnded,
+    StaleVersion,
+    StepEnded,
+    StopRequested,
+)
+from allstop.outcome import Outcome, http_outcome
+from allstop.run import Run
+from allstop.step import Step
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Effect",
+    "GateUnavailable",
+    "LostClaim",
+    "MustWait",
+    "NeverSent",
+    "NotApplied",
+    "NotQuiet",
+    "Outcome",
+    "PermitExpired",
+    "Refused",
+    "Rejected",
+    "ReportNotDelivered",
+    "Run",
+    "RunEnded",
+    "StaleVersion",
+    "Step",
+    "StepEnded",
+    "StopNotRecorded",
+    "StopRequested",
+    "http_outcome",
+]

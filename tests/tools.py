@@ -1,0 +1,77 @@
+"""Finding and installing the programs that tests need: servers and a browser."""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+class Missing(Exception):
+    """A program that the tests need is not on this machine; the text says how to get it."""
+
+
+def absent(reason: str) -> NoReturn:
+    """Skip the test that needs what is missing; on CI a test that can't run has failed."""
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def setting_up() -> bool:
+    """`manage.py test` may install what is missing; a plain pytest only looks."""
+    return os.environ.get("ALLSTOP_TEST_SET_UP") == "1"
+
+
+def works(program: str | Path) -> bool:
+    """Whether it starts and tells its version: a wrapper without its program does not."""
+    try:
+        done = subprocess.run([str(program), "--version"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def first_working(candidates: Iterable[str | Path | None]) -> Path | None:
+    for candidate in candidates:
+        if candidate and works(candidate):
+            return Path(candidate)
+    return None
+
+
+def can_apt_get() -> bool:
+    return os.geteuid() == 0 and Path("/etc/debian_version").exists() and bool(shutil.which("apt-get"))
+
+
+def run(command: list[str], *, seconds: float = 600) -> bool:
+    """Run an installer, its words on stderr. Whether it went well."""
+    print("set-up:", " ".join(command), file=sys.stderr, flush=True)  # noqa: T201
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        return (
+            subprocess.run(command, stdout=sys.stderr, timeout=seconds, env=environ, check=False).returncode
+            == 0
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def apt_get(package: str) -> bool:
+    if not can_apt_get():
+        return False
+    run(["apt-get", "-qq", "update"])
+    return run(["apt-get", "-qq", "install", "--no-install-recommends", "-y", package])
+
+
+def die_with_parent() -> Callable[[], None] | None:
+    """For Popen's preexec_fn: a server must not outlive the tests, even when they are killed (Linux)."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(1, signal.SIGKILL)

@@ -73,11 +73,14 @@ def _of_exception(error: BaseException) -> Outcome:
 
 
 def _refused_before_any_byte(error: BaseException | None) -> bool:
-    """Follows only `raise … from …`: what merely came before may belong to another attempt that did send."""
+    """Follows only what an exception wraps or was raised from. What merely came before it (`__context__`) may
+    belong to another attempt, and the last one did send.
+    """
     while error is not None:
         if type(error).__name__ == "MaxRetryError":  # urllib3: the last of several attempts
             return False
-        if any(isinstance(e, ConnectionRefusedError) for e in (error, getattr(error, "reason", None))):
+        wrapped = (error, getattr(error, "reason", None), *error.args)
+        if any(isinstance(e, ConnectionRefusedError) for e in wrapped):
             return True
         error = error.__cause__
     return False

@@ -235,7 +235,7 @@ class Run(Gated):
         with self._lock:
             tokens = sorted(self._held)
         body = {"worker": self.worker, "seen_version": self._seen(), "claim_tokens": tokens}
-        self.heard(self._wire.post(f"runs/{self.id}/heartbeat", body).data)
+        self.heard(self._wire.tell(f"runs/{self.id}/heartbeat", body).data)
         return before is None and self._halt is not None
 
     def _seen(self) -> int:

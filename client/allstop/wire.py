@@ -61,6 +61,10 @@ class Wire:
         """
         return self._ask("POST", path, {"Idempotency-Key": key or new_key()}, body=body, within_s=within_s)
 
+    def tell(self, path: str, body: Json) -> Answer:
+        """Post what may arrive any number of times, such as a heartbeat: no key. Raises as `post` does."""
+        return self._ask("POST", path, {}, body=body)
+
     def _ask(
         self,
         method: str,

@@ -1,0 +1,35 @@
+"""A stub server and a client of it with short patience, for each test its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from allstop import Client
+
+from tests.client.stub import Stub, StubServer
+
+
+@pytest.fixture
+def server() -> Iterator[StubServer]:
+    server = StubServer(Stub())
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def stub(server: StubServer) -> Stub:
+    return server.stub
+
+
+@pytest.fixture
+def client(server: StubServer) -> Iterator[Client]:
+    with Client(
+        server.url, "als_x", worker="w-1", timeout_s=1, give_up_s=0.4, report_for_s=0.6, heartbeat_s=60
+    ) as client:
+        yield client

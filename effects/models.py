@@ -49,9 +49,7 @@ class Kind(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["workspace", "name"], name="kind_once"),
-            models.CheckConstraint(
-                condition=Q(provider__in=Provider.values), name="kind_provider"
-            ),
+            models.CheckConstraint(condition=Q(provider__in=Provider.values), name="kind_provider"),
         )
 
     def __str__(self) -> str:
@@ -135,9 +133,7 @@ class Effect(Machine):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["run", "key"], name="effect_key_once"),
-            models.CheckConstraint(
-                condition=Q(settlement__in=Settlement.values), name="effect_settlement"
-            ),
+            models.CheckConstraint(condition=Q(settlement__in=Settlement.values), name="effect_settlement"),
         )
         indexes = (
             models.Index(fields=["run", "settlement"], name="effect_by_settlement"),
@@ -256,9 +252,7 @@ class Report(models.Model):
     issued_at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=["run", "version"], name="report_version_once"),
-        )
+        constraints = (models.UniqueConstraint(fields=["run", "version"], name="report_version_once"),)
 
     def __str__(self) -> str:
         return f"{self.run_id} v{self.version}"

@@ -105,11 +105,12 @@ def demand_workspace(actor: Actor, action: str, workspace_id: str) -> None:
         raise NotAllowed(action)
 
 
-def find_run(actor: Actor, run_id: str) -> Run:
-    """The run, for those who may read it; else NotFound."""
-    run = Run.objects.select_related("workspace", "session", "owner").filter(pk=run_id).first()
-    if run is None or not may(actor, "read", run):
+def find_run(actor: Actor, run_id: str, action: str = "read") -> Run:
+    """The run, for those who may do this to it; else NotFound or, for readers, NotAllowed."""
+    run: Run | None = Run.objects.select_related("workspace", "session", "owner").filter(pk=run_id).first()
+    if run is None:
         raise NotFound("run")
+    demand(actor, action, run)
     return run
 
 

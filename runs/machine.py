@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec
+from typing import Any, ClassVar, Concatenate, ParamSpec, cast
 
 from django.db import models
 from django.db.models import Expression, Q
@@ -88,7 +88,7 @@ def transition(
                 _reflect(rows, changes, moved, move.__name__)
             return moved
 
-        return move
+        return cast(Callable[Concatenate[Any, P], int], move)
 
     return decorate
 

@@ -42,9 +42,9 @@ class Now(Func):
     def as_postgresql(self, compiler: Any, conn: Any, **extra: Any) -> Any:
         return self.as_sql(compiler, conn, template="clock_timestamp()", **extra)
 
-    def as_sqlite(self, compiler: Any, conn: Any, **extra: Any) -> Any:
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return self.as_sql(
-            compiler, conn, template="STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW')", **extra
+            compiler, connection, template="STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW')", **extra
         )
 
 

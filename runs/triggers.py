@@ -49,8 +49,7 @@ RULES: list[Rule] = [
         "run_starts_by_decision",
         "runs_run",
         "UPDATE",
-        "NEW.status = 'ACTIVE' AND OLD.status <> 'ACTIVE'"
-        " AND NEW.cancel_version <= OLD.cancel_version",
+        "NEW.status = 'ACTIVE' AND OLD.status <> 'ACTIVE' AND NEW.cancel_version <= OLD.cancel_version",
         "only a resume with a new version makes a run ACTIVE",
     ),
     Rule(
@@ -63,9 +62,7 @@ RULES: list[Rule] = [
         " WHERE s.id = NEW.session_id AND s.gate = 'OPEN' AND s.epoch = NEW.session_epoch))",
         "no run is admitted past a shut gate",
     ),
-    Rule(
-        "run_stays", "runs_run", "DELETE", "1=1", "a run is never deleted; retention empties bodies"
-    ),
+    Rule("run_stays", "runs_run", "DELETE", "1=1", "a run is never deleted; retention empties bodies"),
     *append_only("runs_evidence"),
     *append_only("runs_seal"),
     *append_only("runs_inflight"),

@@ -1,5 +1,7 @@
 """Triggers: an issued report version never changes; an effect is never deleted."""
 
+from typing import Any
+
 from django.db import migrations
 
 from runs.triggers import Rule, append_only, create, drop
@@ -19,13 +21,13 @@ RULES = [
 ]
 
 
-def forwards(apps, schema_editor):
+def forwards(apps: Any, schema_editor: Any) -> None:
     for rule in RULES:
         for statement in create(rule, schema_editor.connection.vendor):
             schema_editor.execute(statement, params=None)
 
 
-def backwards(apps, schema_editor):
+def backwards(apps: Any, schema_editor: Any) -> None:
     for rule in RULES:
         for statement in drop(rule, schema_editor.connection.vendor):
             schema_editor.execute(statement, params=None)

@@ -1,17 +1,19 @@
 """Triggers: versions never fall, final is final, evidence is append-only, no shut gate passed."""
 
+from typing import Any
+
 from django.db import migrations
 
 from runs.triggers import RULES, create, drop
 
 
-def forwards(apps, schema_editor):
+def forwards(apps: Any, schema_editor: Any) -> None:
     for rule in RULES:
         for statement in create(rule, schema_editor.connection.vendor):
             schema_editor.execute(statement, params=None)
 
 
-def backwards(apps, schema_editor):
+def backwards(apps: Any, schema_editor: Any) -> None:
     for rule in RULES:
         for statement in drop(rule, schema_editor.connection.vendor):
             schema_editor.execute(statement, params=None)

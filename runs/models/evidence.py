@@ -48,6 +48,9 @@ class EvidencePayload(models.Model):
     removed_at = models.DateTimeField(null=True)
     removed_under = models.CharField(max_length=120, blank=True)
 
+    def __str__(self) -> str:
+        return self.body
+
 
 class Seal(models.Model):
     """`head` chains every line of the stream up to `upto_seq` (inclusive) to the seal before."""
@@ -60,3 +63,6 @@ class Seal(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=["at"], name="seal_by_time"),)
+
+    def __str__(self) -> str:
+        return self.head

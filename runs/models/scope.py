@@ -37,9 +37,7 @@ class Workspace(Scope):
     slug = models.SlugField(max_length=60, unique=True)
 
     class Meta:
-        constraints = (
-            models.CheckConstraint(condition=Q(gate__in=Gate.values), name="workspace_gate"),
-        )
+        constraints = (models.CheckConstraint(condition=Q(gate__in=Gate.values), name="workspace_gate"),)
 
     def __str__(self) -> str:
         return self.name

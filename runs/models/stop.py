@@ -70,9 +70,7 @@ class StopRequest(models.Model):
         )
         indexes = (
             models.Index(fields=["run", "-id"], name="stop_of_run"),
-            models.Index(
-                fields=["deadline_at"], name="stop_open", condition=Q(closed_at__isnull=True)
-            ),
+            models.Index(fields=["deadline_at"], name="stop_open", condition=Q(closed_at__isnull=True)),
         )
 
     def __str__(self) -> str:
@@ -96,9 +94,7 @@ class Press(models.Model):
     answer = models.CharField(max_length=16)
 
     class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=["actor", "key", "stop"], name="press_key_once"),
-        )
+        constraints = (models.UniqueConstraint(fields=["actor", "key", "stop"], name="press_key_once"),)
         indexes = (models.Index(fields=["key", "actor"], name="press_by_key"),)
 
     def __str__(self) -> str:

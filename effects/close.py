@@ -1,0 +1,168 @@
+"""The ending: outcome(), a pure function of the rows, and the moves that close a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from runs import drain, stops, wake
+from runs.access import SYSTEM
+from runs.evidence import Line, record
+from runs.models import (
+    BUSY,
+    INCONSEQUENTIAL,
+    Permit,
+    PermitState,
+    Run,
+    RunStatus,
+    Step,
+    StopRequest,
+)
+from runs.store import database_time
+
+from .models import SETTLED, Effect, Settlement
+
+NOT_ENDED = "not ended"
+ABANDONED = "abandoned"
+AWAITING_VERIFICATION = "awaiting verification"
+COMPENSATION_PENDING = "compensation pending"
+RESUMABLE_PAUSE = "resumable pause"
+ACCEPTED_UNKNOWN = "ended with an accepted unknown"
+COMPLETED = "completed"
+FAILED = "failed"
+PARTIALLY_COMPLETED = "partially completed"
+SAFE_SETTLEMENT = "stopped after safe settlement"
+BEFORE_EFFECT = "stopped before effect"
+
+IN_MOTION = {
+    RunStatus.ACTIVE,
+    RunStatus.PAUSING,
+    RunStatus.CANCELLING,
+    RunStatus.CANCELLING_TIMEOUT,
+}
+DELIVERY_AS_EFFECT = {"HANDED_OVER": "CONFIRMED", "NOT_HANDED_OVER": "NOT_APPLIED"}
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A compensation's state; `open`: FAILED, with neither a decision nor a later row."""
+
+    state: str
+    open: bool = False
+
+
+def outcome(
+    status: str,
+    effects: Sequence[str],
+    repairs: Sequence[Repair] = (),
+    *,
+    deliveries: Sequence[str] = (),
+    consequential: bool = False,
+) -> str:
+    """Exactly one value, first match wins. `consequential`: a permit of such a class existed."""
+    known = {str(state) for state in effects} | {DELIVERY_AS_EFFECT.get(d, d) for d in deliveries}
+    states = {repair.state for repair in repairs}
+    pending = bool(states & {"PROPOSED", "APPROVED", "DISPATCHED"}) or any(
+        repair.state == "FAILED" and repair.open for repair in repairs
+    )
+    accepted = "ACCEPTED_UNKNOWN" in known | states
+    ladder = (
+        (status in IN_MOTION, NOT_ENDED),
+        (status == RunStatus.ABANDONED, ABANDONED),
+        (bool(known & {"DISPATCHED", "UNKNOWN"}) or "UNKNOWN" in states, AWAITING_VERIFICATION),
+        (pending, COMPENSATION_PENDING),
+        (status == RunStatus.PAUSED, RESUMABLE_PAUSE),
+        (accepted, ACCEPTED_UNKNOWN),
+        (status == RunStatus.COMPLETED, COMPLETED),
+        (status == RunStatus.FAILED, FAILED),
+        (bool(known & {"CONFIRMED", "PARTIAL"}), PARTIALLY_COMPLETED),
+        (consequential, SAFE_SETTLEMENT),
+        (True, BEFORE_EFFECT),
+    )
+    return next(value for holds, value in ladder if holds)
+
+
+def outcome_of(run: Run) -> str:
+    """The outcome of a run from its rows (two queries)."""
+    effects = list(Effect.objects.filter(run=run).values_list("settlement", flat=True))
+    sent = Permit.objects.filter(run=run).exclude(op_class__in=INCONSEQUENTIAL).exists()
+    return outcome(run.status, effects, consequential=sent)
+
+
+# moves of a locked run --------------------------------------------------------------------------
+
+
+def advance(run: Run, actor: str) -> None:
+    """Whatever the rows allow now: quiet, timed out, settled. The caller holds the run's lock."""
+    if run.status in (RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT):
+        if drain.is_quiet(run):
+            _come_to_rest(run, actor)
+        else:
+            _time_out(run, actor)
+    elif run.status == RunStatus.UNKNOWN and not _unsettled(run).exists():
+        Run.settle(run)
+        record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
+        _close_stop(run, "its run is final")
+    tell(run)
+
+
+def _unsettled(run: Run) -> QuerySet[Any]:
+    return Effect.objects.filter(run=run).exclude(settlement__in=SETTLED)
+
+
+def _come_to_rest(run: Run, actor: str) -> None:
+    """Quiet: declared intents never start; then CANCELLED, or UNKNOWN while one is unsettled."""
+    lines = never_start(run, actor)
+    stop = stops.open_stop(run)
+    if stop is not None:
+        StopRequest.objects.filter(pk=stop.pk, quiet_at__isnull=True).update(quiet_at=database_time())
+    named: dict[str, Any] = {"stop_id": stop.pk if stop else "", "current_version": run.cancel_version}
+    lines.append(Line("stop.quiet", actor, **named))
+    if _unsettled(run).exists():
+        Run.rest_unknown(run)
+        lines.append(Line("run.unknown", actor, **named))
+    else:
+        Run.settle(run)
+        lines.append(Line("run.cancelled", actor, **named))
+        _close_stop(run, "its run is final")
+    record(run, *lines)
+
+
+def never_start(run: Run, actor: str) -> list[Line]:
+    """DECLARED → NOT_STARTED for a run that ends, where no permit may have been sent under."""
+    rows = list(Effect.objects.filter(run=run, settlement=Settlement.DECLARED))
+    Effect.never_start(Effect.objects.filter(pk__in=[effect.pk for effect in rows]))
+    return [
+        Line("effect.not_started", actor, step_id=effect.step_id, effect_key=effect.key) for effect in rows
+    ]
+
+
+def _time_out(run: Run, actor: str) -> None:
+    stop = stops.open_stop(run)
+    if stop is None or run.status != RunStatus.CANCELLING or not drain.deadline_passed(stop):
+        return
+    Run.time_out(run)
+    StopRequest.objects.filter(pk=stop.pk).update(timed_out_at=database_time())
+    still = Permit.objects.filter(run=run, state=PermitState.OPEN)
+    busy = Step.objects.filter(run=run, status__in=BUSY)
+    facts = {
+        "open_permits": list(still.values_list("pk", flat=True)),
+        "workers": sorted(set(busy.values_list("worker", flat=True))),
+    }
+    record(run, Line("stop.timed_out", actor, facts, stop_id=stop.pk))
+
+
+def _close_stop(run: Run, because: str) -> None:
+    stop = stops.open_stop(run)
+    if stop is not None:
+        stops.close(stop, because)
+        record(run, Line("stop.closed", SYSTEM.id, {"because": because}, stop_id=stop.pk))
+
+
+def tell(run: Run) -> None:
+    transaction.on_commit(partial(wake.run_soon, "dashboard.tasks.issue_report", run.pk), robust=True)

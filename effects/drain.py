@@ -1,0 +1,67 @@
+"""One pass over a run: leases that ran out, the deadline, quiet. Resumes from rows alone."""
+
+from __future__ import annotations
+
+from runs import drain
+from runs.access import SYSTEM
+from runs.evidence import Line, record
+from runs.guard import lock_run
+from runs.models import Permit, Run, RunStatus, Step, StepStatus
+from runs.store import verb
+
+from . import close
+from .models import Effect, Settlement
+from .settle import give_back, line_of, lose, step_line
+
+
+@verb
+def drain_run(run_id: str) -> str:
+    """One pass over a run: leases that ran out, the deadline, quiet. Returns its status.
+
+    A controller that dies resumes here from rows; running it twice changes nothing.
+    """
+    run = lock_run(run_id)
+    lines: list[Line] = []
+    for permit in drain.lose_leases(run):
+        lines += _lost(run, permit)
+    for step in drain.lapsed_steps(run):
+        lines += _lapsed(run, step)
+    if lines:
+        record(run, *lines)
+    close.advance(run, SYSTEM.id)
+    return str(run.status)
+
+
+def _lost(run: Run, permit: Permit) -> list[Line]:
+    lines = [
+        Line(
+            "permit.lost",
+            SYSTEM.id,
+            boundary=permit.boundary,
+            step_id=permit.step_id,
+            permit_id=permit.pk,
+            effect_key=permit.effect_key,
+            worker=permit.worker,
+        )
+    ]
+    effect = Effect.objects.filter(permit=permit, settlement=Settlement.DISPATCHED).first()
+    if effect is not None:
+        lose(effect, f"worker {permit.worker} was lost after the dispatch")
+        lines.append(line_of(effect, SYSTEM.id, {"why": effect.why_unknown}, ""))
+    return lines
+
+
+def _lapsed(run: Run, step: Step) -> list[Line]:
+    """A lease ran out: PENDING if nothing was dispatched, else what its effects say."""
+    if step.status == StepStatus.CLAIMED:
+        return give_back(run, step, SYSTEM.id)
+    doubtful = Effect.objects.filter(step=step, settlement__in=["DISPATCHED", "UNKNOWN"]).exists()
+    if doubtful:
+        Step.lose(step, "worker lost")
+    elif run.status == RunStatus.PAUSING:
+        Step.release(step)
+    elif step.happened:
+        Step.finish_partly(step, "worker lost")
+    else:
+        Step.fail(step, "worker lost")
+    return [step_line(step, SYSTEM.id)]

@@ -1,0 +1,77 @@
+"""How a run ends by its runtime's word: complete() and fail(). A stop that came first wins."""
+
+from __future__ import annotations
+
+from runs import drain, stops
+from runs.access import Actor, NotFound, demand
+from runs.evidence import Line, record
+from runs.guard import STALE, STOPPED, Ask, Refusal, lock_run, refuse
+from runs.models import Boundary, Run, RunStatus
+from runs.store import verb
+
+from . import close
+from .models import Effect, Ground, Settlement
+from .settle import line_of, lose
+
+
+class NotQuiet(ValueError):
+    """A permit is open, or a step is still claimed or dispatched: report and finish those first."""
+
+
+@verb
+def complete(*, actor: Actor, run_id: str, seen: int, worker: str = "", summary: str = "") -> Run | Refusal:
+    """The runtime's word that the run completed, at the version it saw. Races with a stop end one way.
+
+    Raises NotFound, NotAllowed, NotQuiet. A stop that came first is a Refusal.
+    """
+    run = _lock_to_end(actor, run_id)
+    if run.status == RunStatus.COMPLETED:
+        return run
+    reason = STOPPED if run.status != RunStatus.ACTIVE else STALE if run.cancel_version != seen else None
+    if reason is not None:
+        ask = Ask(run_id, actor, worker, seen, boundary=Boundary.ADMIT, step_key="(complete)")
+        return refuse(run, ask, reason, Boundary.CLAIM)
+    if not drain.is_quiet(run):
+        raise NotQuiet(run_id)
+    lines = _end(run, actor)
+    Run.complete(run, seen, summary)
+    record(run, *lines, Line("run.completed", actor.id, {"summary": summary}, carried_version=seen))
+    close.tell(run)
+    return Run.objects.get(pk=run.pk)
+
+
+@verb
+def fail(*, actor: Actor, run_id: str, worker: str = "", summary: str = "") -> Run | Refusal:
+    """The runtime's word that the run failed; always allowed from ACTIVE.
+
+    Effects in progress become UNKNOWN at once. Raises NotFound, NotAllowed.
+    """
+    run = _lock_to_end(actor, run_id)
+    if run.status == RunStatus.FAILED:
+        return run
+    if run.status != RunStatus.ACTIVE:
+        ask = Ask(run_id, actor, worker, run.cancel_version, step_key="(fail)")
+        return refuse(run, ask, STOPPED, Boundary.CLAIM)
+    lines = _end(run, actor)
+    for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
+        lose(effect, "the run failed while it was in progress")
+        lines.append(line_of(effect, actor.id, {"why": effect.why_unknown}, Ground.REPORTED))
+    Run.fail(run, summary)
+    record(run, *lines, Line("run.failed", actor.id, {"summary": summary}))
+    close.tell(run)
+    return Run.objects.get(pk=run.pk)
+
+
+def _lock_to_end(actor: Actor, run_id: str) -> Run:
+    if not Run.objects.filter(pk=run_id).exists():
+        raise NotFound("run")
+    run = lock_run(run_id)
+    demand(actor, "write", run)
+    return run
+
+
+def _end(run: Run, actor: Actor) -> list[Line]:
+    """The run ends by its runtime's word: withhold what was never dispatched."""
+    steps = stops.withhold_steps(run)
+    lines = [stops.withheld_line(actor.id, step, "", run.cancel_version) for step in steps]
+    return lines + close.never_start(run, actor.id)

@@ -1,0 +1,224 @@
+"""declare() and dispatch(): the intent is committed before the world is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, Subquery
+
+from runs import gate, wake
+from runs.access import Actor, NotFound, demand, find_run
+from runs.evidence import Line, canonical, digest, record
+from runs.guard import Ask, Known, Opened, Refusal, lock_run, refuse, view, why_not
+from runs.models import Boundary, OperationClass, Permit, Run
+from runs.store import Now, verb
+
+from .models import Effect, Kind, Provider, Settlement
+
+
+class EffectKeyReused(ValueError):
+    """This run has an effect with this key and other parameters. Use a key of its own."""
+
+
+class NoPlan(ValueError):
+    """Declare what could lessen this effect, or that there is none, because …"""
+
+
+@dataclass(frozen=True)
+class Intention:
+    """An effect as its agent describes it; `body` and `plan` are the raw bytes to be kept."""
+
+    key: str
+    kind: str
+    body: bytes = b""
+    plan: bytes = b""
+    op_class: str = ""
+    title: str = ""
+    target: str = ""
+    amount: str = ""
+
+    def parameters(self, op_class: str) -> str:
+        """The digest that a second declaration under this key must match."""
+        parts = [self.kind, op_class, self.target, self.amount, digest(self.body), digest(self.plan)]
+        return digest(canonical(parts))
+
+
+def plan_bytes(kind: str = "", title: str = "", body: str = "", none_because: str = "") -> bytes:
+    """The declared compensation, or the explicit none with its reason. Raises NoPlan."""
+    if none_because.strip():
+        return canonical({"none_because": none_because.strip()}).encode()
+    if kind.strip():
+        return canonical({"kind": kind.strip(), "title": title, "body": body}).encode()
+    raise NoPlan("plan")
+
+
+SKIP = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.ACCEPTED_UNKNOWN, Settlement.NOT_STARTED)
+WAIT = (Settlement.DISPATCHED, Settlement.UNKNOWN)
+
+
+class EffectIntent:
+    """What the gate does for an effect in its own transaction: know the key, or write the row."""
+
+    def __init__(self, new: Intention, kind: Kind | None, op_class: str) -> None:
+        self.new, self.kind, self.op_class = new, kind, op_class
+        self.effect: Effect | None = None
+
+    def annotations(self, ask: Ask) -> dict[str, Any]:
+        known = Effect.objects.filter(run_id=ask.run_id, key=self.new.key)
+        return {"effect_pk": Subquery(known.values("pk"))}
+
+    def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
+        if seen["effect_pk"] is None:
+            return None
+        effect: Effect = Effect.objects.get(pk=seen["effect_pk"])
+        if effect.parameters_digest != self.new.parameters(self.op_class):
+            raise EffectKeyReused(self.new.key)
+        self.effect = effect
+        if effect.settlement in SKIP:
+            return Known("settled", effect)
+        return Known("must_wait", effect) if effect.settlement in WAIT else None
+
+    def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Effect, list[Line]]:
+        if self.effect is not None:
+            Effect.dispatch(self.effect, permit)
+            return self.effect, [self._line("effect.dispatched", permit)]
+        effect = self._insert(
+            run,
+            permit.step_id,
+            permit=permit,
+            settlement=Settlement.DISPATCHED,
+            attempt=1,
+            dispatched_at=Now(),
+        )
+        return effect, [
+            self._line("effect.declared", permit),
+            self._line("effect.dispatched", permit),
+        ]
+
+    def _insert(self, run: Run, step_id: str, **more: Any) -> Effect:
+        new = self.new
+        return Effect.objects.create(
+            run=run,
+            step_id=step_id,
+            kind=self.kind,
+            kind_name=new.kind,
+            key=new.key,
+            op_class=self.op_class,
+            title=new.title or new.key,
+            target=new.target,
+            amount=new.amount,
+            body=new.body,
+            body_digest=digest(new.body),
+            plan=new.plan,
+            plan_digest=digest(new.plan),
+            parameters_digest=new.parameters(self.op_class),
+            **more,
+        )
+
+    def _line(self, kind: str, permit: Permit) -> Line:
+        return Line(
+            kind,
+            f"worker:{permit.worker}" if permit.worker else "worker",
+            boundary=permit.boundary,
+            carried_version=permit.seen_version,
+            step_id=permit.step_id,
+            permit_id=permit.pk,
+            effect_key=self.new.key,
+            worker=permit.worker,
+        )
+
+    def declared(self, run: Run, step_id: str, actor: Actor) -> tuple[Effect, Line]:
+        """Insert without a permit: an intent that waits for a dispatch."""
+        ours = self.kind is not None and self.kind.provider == Provider.HTTP
+        effect = self._insert(run, step_id, queued_at=Now() if ours else None)
+        line = Line("effect.declared", actor.id, step_id=step_id, effect_key=self.new.key)
+        if ours:
+            transaction.on_commit(partial(wake.run_soon, "effects.tasks.execute", effect.pk), robust=True)
+        return effect, line
+
+
+def intent_for(workspace_id: str, new: Intention) -> EffectIntent:
+    """The intent with its registered kind; an unregistered kind is admitted as opaque."""
+    if not new.plan:
+        raise NoPlan("plan")
+    kind = Kind.objects.filter(workspace_id=workspace_id, name=new.kind).first()
+    op_class = kind.op_class if kind else (new.op_class or OperationClass.EXTERNAL_WRITE)
+    return EffectIntent(new, kind, op_class)
+
+
+def dispatch(ask: Ask, new: Intention) -> Opened | Known | Refusal:
+    """Register and dispatch in one transaction; a known key is answered, never sent twice.
+
+    Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
+    """
+    run = find_run(ask.actor, ask.run_id, "write")
+    return _ask_gate(ask, intent_for(run.workspace_id, new))
+
+
+def dispatch_again(ask: Ask, effect_id: str) -> Opened | Known | Refusal:
+    """Ask to send a declared effect, or one that is known not to have been applied."""
+    effect: Effect | None = Effect.objects.select_related("run", "kind").filter(pk=effect_id).first()
+    if effect is None:
+        raise NotFound("effect")
+    demand(ask.actor, "write", effect.run)
+    new = Intention(
+        effect.key,
+        effect.kind_name,
+        bytes(effect.body),
+        bytes(effect.plan),
+        effect.op_class,
+        effect.title,
+        effect.target,
+        effect.amount,
+    )
+    intent = EffectIntent(new, effect.kind, effect.op_class)
+    return _ask_gate(replace(ask, run_id=effect.run_id, step_id=effect.step_id), intent)
+
+
+def _ask_gate(ask: Ask, intent: EffectIntent) -> Opened | Known | Refusal:
+    asked = replace(
+        ask,
+        boundary=gate.boundary_of(intent.op_class),
+        op_class=intent.op_class,
+        effect_key=intent.new.key,
+        step_name=ask.step_name or intent.new.title,
+    )
+    return gate.dispatch(asked, intent)
+
+
+def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:
+    """Record an intent without dispatching it; a kind of provider http is sent by our executor.
+
+    Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
+    """
+    run = find_run(ask.actor, ask.run_id, "write")
+    intent = intent_for(run.workspace_id, new)
+    asked = replace(ask, effect_key=new.key, op_class=intent.op_class, step_name=ask.step_name or new.title)
+    return _declare(asked, intent)
+
+
+@verb
+def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
+    run = lock_run(ask.run_id)
+    now = view(run, ask, intent.annotations(ask))
+    known = intent.known(run, now.seen)
+    if known is not None or intent.effect is not None:
+        return known or intent.effect or Known("must_wait", None)
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    if reason is not None:
+        return refuse(run, ask, reason, Boundary.DISPATCH, now.step)
+    step = now.step or gate.new_step(run, ask, ends_with_effect=True)
+    effect, line = intent.declared(run, step.pk, ask.actor)
+    record(run, line, last_seq=now.last_seq)
+    fresh: Effect = Effect.objects.get(pk=effect.pk)
+    return fresh
+
+
+def may_retry() -> Q:
+    """A step's own-row condition for a retry: it has effects, each NOT_APPLIED or DECLARED."""
+    mine = Effect.objects.filter(step_id=OuterRef("pk"))
+    open_ones = mine.exclude(settlement__in=[Settlement.NOT_APPLIED, Settlement.DECLARED])
+    return Q(Exists(mine)) & ~Q(Exists(open_ones))

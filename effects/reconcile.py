@@ -1,0 +1,140 @@
+"""Asking the provider what happened, on a schedule with a stated end, and what each answer means.
+
+A look-up that failed is not a look-up that found nothing; nothing found is not proof either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F
+
+from runs.access import SYSTEM, Actor
+from runs.evidence import Line, record
+from runs.guard import lock_run
+from runs.models import Permit, PermitState, Run
+from runs.store import Now, after, database_time, verb
+
+from . import close
+from .models import Effect, Ground, Settlement
+from .settle import happened, line_of, settle_step
+
+PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
+EVERY_S = (2, 5, 15, 60, 300, 900)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a look-up saw: present · partial (`items`) · absent · can't tell, and the fields seen.
+
+    `count`: how many objects the provider holds under the key, when it says so.
+    """
+
+    answer: str
+    detail: str = ""
+    observed: dict[str, Any] = field(default_factory=dict)
+    items: Any = None
+    provider_ref: str = ""
+    count: int | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        told = vars(self)
+        return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
+
+
+def due(limit: int = 100) -> list[str]:
+    """Ids of UNKNOWN effects whose next check is due."""
+    rows = Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
+    return list(rows.order_by("next_check_at").values_list("pk", flat=True)[:limit])
+
+
+def take_turn(effect_id: str) -> Effect | None:
+    """Claim one due check by moving its time on, so that two workers don't ask twice."""
+    rows = Effect.objects.filter(pk=effect_id, settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
+    if not rows.update(next_check_at=after(30)):
+        return None
+    found: Effect | None = Effect.objects.select_related("kind", "run", "permit").filter(pk=effect_id).first()
+    return found
+
+
+@verb
+def apply_answer(effect_id: str, answer: Answer, actor: Actor = SYSTEM, ground: str = "") -> str:
+    """Record a look-up's answer and settle what it settles; returns the settlement afterwards."""
+    run_id = Effect.objects.values_list("run_id", flat=True).get(pk=effect_id)
+    run = lock_run(run_id)
+    effect: Effect = Effect.objects.select_related("kind").get(pk=effect_id)
+    ground = ground or Ground.LOOKED_UP
+    meaning = meaning_of(effect, answer, database_time())
+    seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
+    lines = [_renamed(seen, "effect.looked_up")]
+    if effect.settlement in (Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN):
+        lines += _settle(run, effect, answer, meaning, actor, ground)
+    record(run, *lines)
+    close.advance(run, actor.id)
+    return str(effect.settlement)
+
+
+def meaning_of(effect: Effect, answer: Answer, now: datetime) -> str:
+    """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`.
+
+    Absence proves nothing inside the settle window, after the provider forgets keys, or while a
+    lost holder might still send and the provider can't fence the key.
+    """
+    if answer.answer == PRESENT:
+        return "happened"
+    if answer.answer == PARTIAL:
+        return "partly"
+    kind = effect.kind
+    if answer.answer != ABSENT or kind is None or effect.dispatched_at is None:
+        return "nothing"
+    age = now - effect.dispatched_at
+    if age < timedelta(seconds=kind.settle_window_s) or age > timedelta(seconds=kind.key_retention_s):
+        return "nothing"
+    return "did not happen" if kind.key_fencing or _calls_are_over(effect) else "nothing"
+
+
+def _calls_are_over(effect: Effect) -> bool:
+    """Every permit of the effect is REPORTED or NOT_SENT: its holders said that their call is over."""
+    mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
+    return not mine.filter(state__in=[PermitState.OPEN, PermitState.LOST]).exists()
+
+
+def _settle(run: Run, effect: Effect, answer: Answer, meaning: str, actor: Actor, ground: str) -> list[Line]:
+    facts = {"items": answer.items, "provider_ref": answer.provider_ref or effect.provider_ref}
+    if answer.count is not None and answer.count > 1:
+        facts["seen_twice"] = answer.count
+    move = {
+        "happened": Effect.confirm,
+        "partly": Effect.confirm_partly,
+        "did not happen": Effect.deny,
+    }.get(meaning)
+    if move is None:
+        return _check_again(effect, actor)
+    was = effect.settlement
+    move(effect, ground, **facts)
+    Effect.objects.filter(pk=effect.pk).update(checks=F("checks") + 1)
+    happened(effect)
+    return [line_of(effect, actor.id, {"was": was}, ground), *settle_step(run, effect.step, actor.id)]
+
+
+def _check_again(effect: Effect, actor: Actor) -> list[Line]:
+    """Plan the next look-up, or say that this was the last."""
+    every = list(effect.kind.check_every_s) if effect.kind else []
+    pause = _pause(every or list(EVERY_S), effect.checks)
+    rows = Effect.objects.filter(pk=effect.pk, settlement=Settlement.UNKNOWN)
+    rows.update(checks=F("checks") + 1, next_check_at=after(pause))
+    if not rows.filter(check_until__lt=F("next_check_at")).update(next_check_at=None):
+        return []
+    line = line_of(effect, actor.id, {"checks": effect.checks + 1}, "")
+    return [_renamed(line, "reconcile.ended")]
+
+
+def _pause(every: list[float], done: int) -> float:
+    return float(every[min(done, len(every) - 1)])
+
+
+def _renamed(line: Line, kind: str) -> Line:
+    return replace(line, kind=kind)

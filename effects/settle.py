@@ -1,0 +1,300 @@
+"""What became of an effect: the holder's report, and what it means for step and run.
+
+Moves of one locked run. A settlement stands on a ground; unknown leaves only with evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from runs.access import Actor, NotFound, demand
+from runs.evidence import Line, record
+from runs.guard import lock_run
+from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
+from runs.stops import withheld_line
+from runs.store import after, verb
+
+from . import close
+from .models import Effect, Ground, Settlement
+
+FIRST_CHECK_S = 2.0
+OUTCOMES = ("applied", "partial", "not_applied", "unknown", "not_sent")
+
+
+class AlreadyReported(ValueError):
+    """This permit was reported otherwise before. The first report stands; nothing was changed."""
+
+
+class LostClaim(ValueError):
+    """The claim token is not the one this was given under. Nothing was changed."""
+
+
+class NothingDispatched(ValueError):
+    """This step crossed no boundary: ask for a permit before the work, or release the claim."""
+
+
+class Unsettled(ValueError):
+    """A permit of this step is still open: report it first, then finish the step."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a permit's holder says of its call. `outcome` is one of OUTCOMES."""
+
+    outcome: str
+    result: Any = None
+    provider_ref: str = ""
+    items: Any = None
+    detail: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    reported_at: datetime | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        told = {
+            "outcome": self.outcome,
+            "result": self.result,
+            "provider_ref": self.provider_ref,
+            "items": self.items,
+            "detail": self.detail,
+            "usage": dict(self.usage),
+        }
+        return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The permit and effect after a report; `late`: it came after the lease or after the run."""
+
+    permit: Permit
+    effect: Effect | None
+    late: bool
+
+
+@verb
+def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
+    """A holder says what became of its call. The same report again changes nothing.
+
+    Raises NotFound, LostClaim (foreign token), AlreadyReported (another outcome before).
+    """
+    found = Permit.objects.filter(pk=permit_id).values_list("run_id", "token").first()
+    if found is None:
+        raise NotFound("permit")
+    run = lock_run(found[0])
+    demand(actor, "write", run)
+    if not token or found[1] != token:
+        raise LostClaim(permit_id)
+    permit: Permit = Permit.objects.get(pk=permit_id)
+    effect: Effect | None = Effect.objects.filter(permit=permit).first()
+    late = permit.state == PermitState.LOST or run.status in FINAL
+    if permit.state not in (PermitState.OPEN, PermitState.LOST):
+        if permit.outcome == told.outcome:
+            return Reported(permit, effect, late)
+        if permit.outcome != "unknown":
+            raise AlreadyReported(permit.outcome)
+    _take(run, permit, effect, told, late, actor)
+    return Reported(permit, effect, late)
+
+
+def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: bool, actor: Actor) -> None:
+    late = late or permit.outcome == "unknown"
+    if permit.state == PermitState.REPORTED:  # "unknown" before, now its holder knows
+        Permit.objects.filter(pk=permit.pk).update(outcome=told.outcome)
+    elif told.outcome == "not_sent":
+        Permit.not_sent(permit)
+    else:
+        Permit.report(permit, told.outcome)
+    kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
+    lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, told.payload, told.reported_at)]
+    if effect is not None:
+        lines += settle_by_report(effect, told, actor, late)
+    lines += settle_step(run, permit.step, actor.id)
+    mark_late(run, permit.step_id)
+    record(run, *lines)
+    close.advance(run, actor.id)
+
+
+def _line(
+    kind: str,
+    actor: str,
+    permit: Permit,
+    payload: Mapping[str, Any],
+    reported_at: datetime | None = None,
+) -> Line:
+    return Line(
+        kind,
+        actor,
+        payload,
+        boundary=permit.boundary,
+        carried_version=permit.seen_version,
+        ground=Ground.REPORTED,
+        step_id=permit.step_id,
+        permit_id=permit.pk,
+        effect_key=permit.effect_key,
+        worker=permit.worker,
+        reported_at=reported_at,
+    )
+
+
+def settle_by_report(effect: Effect, told: Told, actor: Actor, late: bool) -> list[Line]:
+    """Move an effect by its holder's word; a settled one keeps its settlement (evidence only)."""
+    open_ones = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
+    if effect.settlement not in open_ones:
+        return []
+    was = effect.settlement
+    facts = {"result": told.result, "provider_ref": told.provider_ref, "items": told.items, "late": late}
+    if told.outcome == "applied":
+        Effect.confirm(effect, Ground.REPORTED, **facts)
+    elif told.outcome == "partial":
+        Effect.confirm_partly(effect, Ground.REPORTED, **facts)
+    elif told.outcome == "not_applied" or (told.outcome == "not_sent" and was != Settlement.DISPATCHED):
+        Effect.deny(effect, Ground.REPORTED, **facts)
+    elif told.outcome == "not_sent":
+        Effect.take_back(effect)
+    elif was == Settlement.DISPATCHED:
+        lose(effect, told.detail or "the worker could not say")
+    else:
+        return []
+    happened(effect)
+    return [line_of(effect, actor.id, {"was": was}, Ground.REPORTED)]
+
+
+def lose(effect: Effect, why: str) -> None:
+    """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one."""
+    kind = effect.kind
+    can_look = kind is not None and bool(kind.lookup)
+    Effect.lose(
+        effect,
+        why[:200],
+        after(FIRST_CHECK_S) if can_look else None,
+        after(kind.check_for_s) if kind is not None and can_look else None,
+    )
+
+
+def happened(effect: Effect) -> None:
+    """A step keeps that an effect of it took place: it can't become WITHHELD any more."""
+    if effect.settlement in (Settlement.CONFIRMED, Settlement.PARTIAL):
+        Step.objects.filter(pk=effect.step_id).update(happened=True)
+
+
+def line_of(effect: Effect, actor: str, payload: Mapping[str, Any], ground: str) -> Line:
+    """`effect.confirmed`, `effect.unknown`, … as the effect stands now."""
+    return Line(
+        f"effect.{effect.settlement.lower()}",
+        actor,
+        payload,
+        ground=ground,
+        step_id=effect.step_id,
+        permit_id=effect.permit_id or "",
+        effect_key=effect.key,
+    )
+
+
+# steps ------------------------------------------------------------------------------------------
+
+
+def settle_step(run: Run, step: Step, actor: str) -> list[Line]:
+    """A step that ends with its effect, or was UNKNOWN, follows its effects."""
+    step = Step.objects.get(pk=step.pk)
+    if step.status == StepStatus.UNKNOWN:
+        return _resolve_unknown(step, actor)
+    if step.status != StepStatus.DISPATCHED or not step.ends_with_effect:
+        return []
+    effect = Effect.objects.filter(step=step).first()
+    if effect is None or effect.settlement == Settlement.DISPATCHED:
+        return []
+    return _end_with(run, step, effect.settlement, actor)
+
+
+def _end_with(run: Run, step: Step, settlement: str, actor: str) -> list[Line]:
+    if settlement == Settlement.DECLARED:
+        return give_back(run, step, actor)
+    move = {
+        Settlement.CONFIRMED: Step.succeed,
+        Settlement.PARTIAL: Step.finish_partly,
+        Settlement.NOT_APPLIED: Step.fail,
+        Settlement.UNKNOWN: Step.lose,
+    }.get(Settlement(settlement))
+    if move is None:
+        return []
+    move(step)
+    return [step_line(step, actor)]
+
+
+def give_back(run: Run, step: Step, actor: str) -> list[Line]:
+    """Nothing was sent: PENDING while the run may go on, otherwise withheld."""
+    if run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED):
+        Step.release(step)
+        return [step_line(step, actor)]
+    line = withheld_line(actor, step, "", run.cancel_version)
+    (Step.finish_partly if step.happened else Step.withhold)(step)
+    return [line]
+
+
+def _resolve_unknown(step: Step, actor: str) -> list[Line]:
+    """The last open effect of an UNKNOWN step settled: it is known now how the step ended."""
+    mine = Effect.objects.filter(step=step)
+    if mine.filter(settlement__in=[Settlement.DISPATCHED, Settlement.UNKNOWN]).exists():
+        return []
+    if step.permits.filter(state=PermitState.LOST, effect_key="").exists():
+        return []
+    settlements = set(mine.values_list("settlement", flat=True))
+    if step.ends_with_effect and settlements == {Settlement.CONFIRMED}:
+        Step.succeed(step)
+    elif settlements & {Settlement.CONFIRMED, Settlement.PARTIAL}:
+        Step.finish_partly(step)
+    else:
+        Step.fail(step)
+    return [step_line(step, actor)]
+
+
+def step_line(step: Step, actor: str) -> Line:
+    """`step.succeeded`, `step.unknown`, … as the step stands now."""
+    return Line(f"step.{step.status.lower()}", actor, step_id=step.pk, worker=step.worker)
+
+
+def mark_late(run: Run, step_id: str) -> None:
+    """A result that arrives during or after a stop wears "reported after the stop"."""
+    if run.status not in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
+        Step.objects.filter(pk=step_id).update(reported_after_stop=True)
+
+
+@verb
+def finish_step(*, actor: Actor, step_id: str, token: str, result: str, detail: str = "") -> Step:
+    """The worker ends its step: succeeded · partial · failed · unknown.
+
+    An UNKNOWN or in-progress effect makes it UNKNOWN whatever the worker says. Never completes
+    the run. Raises NotFound, LostClaim, NothingDispatched, Unsettled.
+    """
+    run_id = Step.objects.filter(pk=step_id).values_list("run_id", flat=True).first()
+    if run_id is None:
+        raise NotFound("step")
+    run = lock_run(run_id)
+    demand(actor, "write", run)
+    step: Step = Step.objects.get(pk=step_id)
+    if not token or step.claim_token != token:
+        raise LostClaim(step_id)
+    if step.status == StepStatus.CLAIMED:
+        raise NothingDispatched(step_id)
+    if step.status != StepStatus.DISPATCHED:
+        return step
+    if step.permits.filter(state=PermitState.OPEN).exists():
+        raise Unsettled(step_id)
+    _finish(step, result, detail)
+    mark_late(run, step.pk)
+    record(run, step_line(step, actor.id))
+    close.advance(run, actor.id)
+    return Step.objects.get(pk=step_id)
+
+
+def _finish(step: Step, result: str, detail: str) -> None:
+    doubtful = (
+        step.permits.filter(state=PermitState.LOST).exists()
+        or Effect.objects.filter(step=step, settlement=Settlement.UNKNOWN).exists()
+    )
+    moves = {"succeeded": Step.succeed, "partial": Step.finish_partly, "failed": Step.fail}
+    move = Step.lose if doubtful else moves.get(result, Step.lose)
+    move(step, detail)

@@ -1,0 +1,159 @@
+"""admit: a run begins, through the lock of the scopes above it. Nothing else is in that transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import stops
+from .access import Actor, demand_workspace
+from .evidence import Line, canonical, digest, record
+from .guard import STOPPED, Refusal
+from .models import Boundary, Gate, Run, RunStatus, Session, StopRequest, User, Worker, Workspace
+from .models import Refusal as RefusalRow
+from .store import Now, verb
+
+
+class RunKeyReused(ValueError):
+    """A run with this key exists and was registered with other parameters. Use another key."""
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """What a runtime says of a run; fixed at admission."""
+
+    key: str
+    name: str = ""
+    session: str = ""
+    agent: str = ""
+    runtime: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    ungateable: list[str] = field(default_factory=list)
+    drill: bool = False
+    silent_after_s: int = 900
+
+    @property
+    def digest(self) -> str:
+        return digest(canonical(vars(self)))
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The run, new or attached to."""
+
+    run: Run
+    created: bool
+
+
+def admit(
+    *, actor: Actor, workspace_id: str, new: NewRun, owner: User | None = None, worker: str = ""
+) -> Admitted | Refusal:
+    """Register a run, or attach to the one with this key and the same parameters.
+
+    Raises RunKeyReused, NotFound, NotAllowed. A shut gate above is a Refusal.
+    """
+    if new.session:  # its own transaction: admission holds the scope's lock for one insert only
+        Session.objects.get_or_create(workspace_id=workspace_id, key=new.session)
+    return _admit(actor, workspace_id, new, owner, worker)
+
+
+@verb
+def _admit(
+    actor: Actor, workspace_id: str, new: NewRun, owner: User | None, worker: str
+) -> Admitted | Refusal:
+    locked = Workspace.objects.select_for_update(no_key=True)
+    workspace = locked.filter(pk=workspace_id).first()
+    demand_workspace(actor, "write", workspace_id)
+    assert workspace is not None  # demand_workspace answered for its absence
+    known = Run.objects.filter(workspace=workspace, key=new.key).first()
+    if known is not None:
+        return _attach(known, new)
+    session = _lock_session(workspace, new.session)
+    if workspace.gate != Gate.OPEN or (session is not None and session.gate != Gate.OPEN):
+        return _refuse_admission(actor, workspace, new, worker)
+    run = _insert(workspace, session, new, owner)
+    lines = [_admitted(run, actor, worker)]
+    waiting = StopRequest.objects.filter(
+        workspace=workspace, run__isnull=True, run_key=new.key, closed_at__isnull=True
+    ).first()
+    if waiting is not None:
+        lines.append(stops.bind(waiting, run))
+    record(run, *lines, last_seq=0)
+    if worker:
+        Worker.objects.create(run=run, name=worker)
+    return Admitted(Run.objects.get(pk=run.pk), created=True)
+
+
+def _attach(run: Run, new: NewRun) -> Admitted:
+    if run.parameters_digest != new.digest:
+        raise RunKeyReused(new.key)
+    return Admitted(run, created=False)
+
+
+def _lock_session(workspace: Workspace, key: str) -> Session | None:
+    if not key:
+        return None
+    return Session.objects.select_for_update(no_key=True).get(workspace=workspace, key=key)
+
+
+def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: User | None) -> Run:
+    return Run.objects.create(
+        workspace=workspace,
+        session=session,
+        owner=owner,
+        key=new.key,
+        name=new.name or new.key,
+        agent=new.agent,
+        runtime=new.runtime,
+        labels=new.labels,
+        ungateable=new.ungateable,
+        parameters_digest=new.digest,
+        drill=new.drill,
+        silent_after_s=new.silent_after_s,
+        status=_born(workspace, new.key),
+        admitted_epoch=workspace.epoch,
+        session_epoch=session.epoch if session else None,
+        last_heard_at=Now(),
+    )
+
+
+def _born(workspace: Workspace, key: str) -> str:
+    """A run whose key has a waiting stop is never ACTIVE."""
+    mode = (
+        StopRequest.objects.filter(workspace=workspace, run__isnull=True, run_key=key, closed_at__isnull=True)
+        .values_list("mode", flat=True)
+        .first()
+    )
+    return stops.BORN[mode] if mode else RunStatus.ACTIVE
+
+
+def _admitted(run: Run, actor: Actor, worker: str) -> Line:
+    facts: dict[str, Any] = {"key": run.key, "name": run.name, "session": run.session_id or ""}
+    return Line(
+        "run.admitted",
+        actor.id,
+        facts,
+        boundary=Boundary.ADMIT,
+        current_version=1,
+        worker=worker,
+    )
+
+
+def _refuse_admission(actor: Actor, workspace: Workspace, new: NewRun, worker: str) -> Refusal:
+    line = Line(
+        "admit.refused",
+        actor.id,
+        {"reason": STOPPED, "run_key": new.key},
+        boundary=Boundary.ADMIT,
+        worker=worker,
+    )
+    RefusalRow.objects.create(
+        workspace=workspace,
+        boundary=Boundary.ADMIT,
+        reason=STOPPED,
+        run_key=new.key,
+        worker=worker,
+        evidence_seq=record(workspace, line),
+    )
+    stop = StopRequest.objects.filter(workspace=workspace).exclude(scope="run").last()
+    return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None)

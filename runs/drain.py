@@ -1,0 +1,118 @@
+"""From QUIESCING to QUIET: receipts, leases, deadlines. Moves of one locked run, and who is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from .access import Actor, NotFound, demand
+from .models import (
+    BUSY,
+    Permit,
+    PermitState,
+    Run,
+    RunStatus,
+    Step,
+    StopRequest,
+    Worker,
+)
+from .store import Now, after
+
+DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The answer to a heartbeat: where the run stands now, and how many leases were renewed."""
+
+    run: Run
+    stop: StopRequest | None
+    renewed: int
+
+
+def heartbeat(
+    *, actor: Actor, run_id: str, worker: str, seen: int, tokens: list[str], lease_s: float = 30.0
+) -> Heard:
+    """A worker is alive, holds this version, and keeps the leases of these claim tokens.
+
+    Own rows only: it waits for no stop and no stop waits for it. A LOST permit stays lost.
+    """
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None:
+        raise NotFound("run")
+    demand(actor, "write", run)
+    renewed = _renew(run, tokens, lease_s)
+    _confirm(run, worker, seen)
+    Run.objects.filter(pk=run.pk).update(last_heard_at=Now())
+    run = Run.objects.get(pk=run.pk)
+    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-pk").first()
+    return Heard(run, stop, renewed)
+
+
+def _renew(run: Run, tokens: list[str], lease_s: float) -> int:
+    held = [token for token in tokens if token]
+    if not held:
+        return 0
+    until = after(lease_s)
+    Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY).update(lease_until=until)
+    return Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN).update(lease_until=until)
+
+
+def _confirm(run: Run, worker: str, seen: int) -> None:
+    """A receipt: the enforcement point's own statement that it holds this version."""
+    if not worker:
+        return
+    rows = Worker.objects.filter(run=run, name=worker)
+    if not rows.update(last_heard_at=Now()):
+        Worker.objects.get_or_create(run=run, name=worker)
+    rows.filter(Q(confirmed_version__isnull=True) | Q(confirmed_version__lt=seen)).update(
+        confirmed_version=seen, confirmed_at=Now()
+    )
+
+
+# moves of a locked run --------------------------------------------------------------------------
+
+
+def lose_leases(run: Run) -> list[Permit]:
+    """OPEN permits whose lease ran out become LOST: nobody says what happened under them."""
+    lapsed = list(Permit.objects.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now()))
+    if lapsed:
+        Permit.lose(Permit.objects.filter(pk__in=[permit.pk for permit in lapsed]))
+    return lapsed
+
+
+def lapsed_steps(run: Run) -> list[Step]:
+    """Steps CLAIMED or DISPATCHED whose lease ran out and that hold no OPEN permit."""
+    held = Permit.objects.filter(run=run, state=PermitState.OPEN).values("step_id")
+    rows = Step.objects.filter(run=run, status__in=BUSY, lease_until__lte=Now())
+    return list(rows.exclude(pk__in=held))
+
+
+def is_quiet(run: Run) -> bool:
+    """No permit OPEN and no step CLAIMED or DISPATCHED. Receipts are shown, never waited for."""
+    return not (
+        Permit.objects.filter(run=run, state=PermitState.OPEN).exists()
+        or Step.objects.filter(run=run, status__in=BUSY).exists()
+    )
+
+
+def deadline_passed(stop: StopRequest) -> bool:
+    """By the database's clock."""
+    return StopRequest.objects.filter(pk=stop.pk, deadline_at__lte=Now()).exists()
+
+
+def runs_due(limit: int = 200) -> list[str]:
+    """Runs that a drain should look at now: stopping, or with a lease that ran out."""
+    stopping = Run.objects.filter(status__in=DRAINING).order_by("pk").values_list("pk", flat=True)
+    permits = Permit.objects.filter(state=PermitState.OPEN, lease_until__lte=Now())
+    steps = Step.objects.filter(status__in=BUSY, lease_until__lte=Now())
+    lapsed = _run_ids(permits.values_list("run_id", flat=True)[:limit]) | _run_ids(
+        steps.values_list("run_id", flat=True)[:limit]
+    )
+    return sorted(lapsed | set(stopping[:limit]))
+
+
+def _run_ids(ids: Iterable[str]) -> set[str]:
+    return set(ids)

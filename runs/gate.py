@@ -1,0 +1,333 @@
+"""The only places where work can begin: admit, claim, model, dispatch, retry, act, deliver.
+
+Every boundary locks the run row, looks, then writes (runs/guard.py). Zero rows is an answer,
+recorded and returned as a `Refusal`; nothing is raised for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.expressions import Combinable
+
+from .access import NotFound
+from .evidence import Line, record
+from .guard import (
+    LOST,
+    STOPPED,
+    Ask,
+    Intent,
+    Known,
+    NoIntent,
+    Opened,
+    Refusal,
+    gate_of_permit,
+    lock_run,
+    refuse,
+    view,
+    why_not,
+)
+from .models import Boundary, OperationClass, Permit, PermitState, Run, Step, StepStatus
+from .store import Now, after, verb
+
+# claim -------------------------------------------------------------------------------------
+
+
+@verb
+def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
+    """A worker takes a step, registering it when its key is new; the answer holds the token.
+
+    Returns the CLAIMED step, or the recorded Refusal. Raises NotFound for an unknown id.
+    """
+    run = lock_run(ask.run_id)
+    now = view(run, ask)
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    if reason is None and now.step is not None and now.step.status != StepStatus.PENDING:
+        reason = STOPPED if now.step.status == StepStatus.WITHHELD else LOST
+    if reason is not None:
+        return refuse(run, ask, reason, Boundary.CLAIM, now.step)
+    step = now.step or new_step(run, ask, cleanup=cleanup)
+    kinds = ["step.claimed"] if now.step else ["step.registered", "step.claimed"]
+    Step.claim(Step.objects.filter(pk=step.pk), ask.worker, _token(), ask.seen_version, after(ask.lease_s))
+    record(run, *[_of_step(kind, ask, step) for kind in kinds], last_seq=now.last_seq)
+    return Step.objects.get(pk=step.pk)
+
+
+@verb
+def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
+    """Queue a step for a later claim: PENDING. A known key answers the step as it stands."""
+    run = lock_run(ask.run_id)
+    now = view(run, ask)
+    if now.step is not None:
+        return now.step
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    if reason is not None:
+        return refuse(run, ask, reason, Boundary.CLAIM)
+    step = new_step(run, ask, cleanup=cleanup)
+    record(run, _of_step("step.registered", ask, step), last_seq=now.last_seq)
+    return Step.objects.get(pk=step.pk)
+
+
+@verb
+def release(ask: Ask) -> Step | Refusal:
+    """Give a claim back before anything was sent: CLAIMED, or every permit NOT_SENT → PENDING."""
+    run = lock_run(ask.run_id)
+    now = view(run, ask)
+    mine = Step.objects.filter(pk=ask.step_id, claim_token=ask.claim_token).filter(
+        Q(status=StepStatus.CLAIMED) | ~Exists(_sent_permits())
+    )
+    if not ask.claim_token or not Step.release(mine):
+        return refuse(run, ask, LOST, Boundary.CLAIM, now.step)
+    step = Step.objects.get(pk=ask.step_id)
+    record(run, _of_step("step.released", ask, step), last_seq=now.last_seq)
+    return step
+
+
+def _sent_permits() -> Any:
+    """Permits of a step under which something may have been sent."""
+    return Permit.objects.filter(step_id=OuterRef("pk")).exclude(state=PermitState.NOT_SENT)
+
+
+def new_step(run: Run, ask: Ask, *, cleanup: bool = False, **more: Any) -> Step:
+    """Insert a step under the run's lock; `more` may claim or dispatch it at once."""
+    return Step.objects.create(
+        run=run,
+        key=ask.step_key,
+        name=ask.step_name or ask.step_key,
+        op_class=ask.op_class,
+        cleanup=cleanup,
+        **more,
+    )
+
+
+def _of_step(kind: str, ask: Ask, step: Step) -> Line:
+    return Line(
+        kind,
+        ask.actor.id,
+        step_id=step.pk,
+        worker=ask.worker,
+        carried_version=ask.seen_version,
+        boundary=Boundary.CLAIM,
+    )
+
+
+def _token() -> str:
+    return secrets.token_hex(16)
+
+
+# dispatch, model, act, deliver ---------------------------------------------------------------
+
+
+@verb
+def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal:
+    """Ask to send: the permit is committed before the answer, or nothing may be sent.
+
+    Same for model turns, browser actions and deliveries (`ask.boundary`). Returns Opened (look
+    once more, then send), Known (skip or wait), or the recorded Refusal.
+    """
+    intent = intent or NoIntent()
+    run = lock_run(ask.run_id)
+    now = view(run, ask, intent.annotations(ask))
+    known = intent.known(run, now.seen)
+    if known is not None:
+        return known
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    step = None if reason else _step_to_send(run, ask, now.step)
+    if step is None:
+        return refuse(run, ask, reason or _lost_or_stopped(now.step), ask.boundary, now.step)
+    permit = _open(run, ask, step)
+    subject, lines = intent.opened(run, permit, now.seen)
+    record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
+    return Opened(permit, step, subject)
+
+
+def model(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal:
+    """A model turn may begin."""
+    return dispatch(_at(ask, Boundary.MODEL), intent)
+
+
+def act(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal:
+    """A browser action may begin."""
+    return dispatch(_at(ask, Boundary.ACT), intent)
+
+
+def deliver(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal:
+    """A message may be handed over."""
+    return dispatch(_at(ask, Boundary.DELIVER), intent)
+
+
+def _at(ask: Ask, boundary: str) -> Ask:
+    return replace(ask, boundary=boundary)
+
+
+BOUNDARY_OF: dict[str, str] = {
+    OperationClass.MODEL_TURN: Boundary.MODEL,
+    OperationClass.BROWSER_ACTION: Boundary.ACT,
+    OperationClass.DELIVERY: Boundary.DELIVER,
+}
+
+
+def boundary_of(op_class: str) -> str:
+    """The boundary that an operation of this class crosses."""
+    return BOUNDARY_OF.get(op_class, Boundary.DISPATCH)
+
+
+def _lost_or_stopped(step: Step | None) -> str:
+    return STOPPED if step is not None and step.status == StepStatus.WITHHELD else LOST
+
+
+def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
+    """The step, DISPATCHED under the caller's token; None when the claim is not the caller's."""
+    lease: Combinable = after(ask.lease_s)
+    if step is None:
+        return _register_dispatched(run, ask, lease)
+    if not ask.step_id and step.status == StepStatus.FAILED and step.ends_with_effect:
+        # its only effect did not happen (the intent said so): a new attempt under the same key
+        rows = Step.objects.filter(pk=step.pk)
+        if Step.wait_for_retry(rows, Now()) and Step.fall_due(rows):
+            step.status = StepStatus.PENDING
+    if not ask.step_id and step.status == StepStatus.PENDING:
+        token = _token()
+        Step.claim(Step.objects.filter(pk=step.pk), ask.worker, token, ask.seen_version, lease)
+        Step.dispatch(Step.objects.filter(pk=step.pk, claim_token=token), lease)
+        step.claim_token = token
+        return step
+    mine = Step.objects.filter(pk=step.pk, claim_token=ask.claim_token, lease_until__gt=Now())
+    if not ask.claim_token:
+        return None
+    if step.status == StepStatus.DISPATCHED:  # a later permit leaves it there
+        return step if mine.filter(status=step.status).update(lease_until=lease) else None
+    return step if Step.dispatch(mine, lease) else None
+
+
+def _register_dispatched(run: Run, ask: Ask, lease: Combinable) -> Step:
+    return new_step(
+        run,
+        ask,
+        status=StepStatus.DISPATCHED,
+        worker=ask.worker,
+        claim_token=_token(),
+        claim_version=ask.seen_version,
+        lease_until=lease,
+        attempt=1,
+        dispatched_at=Now(),
+        ends_with_effect=bool(ask.effect_key),
+    )
+
+
+def _open(run: Run, ask: Ask, step: Step) -> Permit:
+    return Permit.objects.create(
+        run=run,
+        step=step,
+        boundary=ask.boundary,
+        op_class=ask.op_class,
+        effect_key=ask.effect_key,
+        attempt=step.attempt,
+        seen_version=ask.seen_version,
+        token=step.claim_token or ask.claim_token,
+        worker=ask.worker,
+        permit_until=after(settings.ALLSTOP_PERMIT_S),
+        lease_until=after(ask.lease_s),
+    )
+
+
+def _of_permit(kind: str, permit: Permit, ask: Ask) -> Line:
+    return Line(
+        kind,
+        ask.actor.id,
+        boundary=permit.boundary,
+        carried_version=permit.seen_version,
+        current_version=permit.seen_version,
+        step_id=permit.step_id,
+        permit_id=permit.pk,
+        effect_key=permit.effect_key,
+        worker=permit.worker,
+    )
+
+
+# the second look ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Look:
+    """The answer of a second look. Only `open` means send."""
+
+    permit_id: str
+    answer: str
+    run_status: str
+    current_version: int
+    looked_at: Any
+    permit_until: Any
+
+
+def look(permit_id: str, token: str) -> Look:
+    """A fresh read, directly before the send, in a statement of its own (never in a transaction).
+
+    open · shut (the gate shut since) · expired (its time to begin is over) · ended (not OPEN).
+    Raises NotFound for a foreign permit or token.
+    """
+    row = (
+        Permit.objects.filter(pk=permit_id, token=token)
+        .annotate(
+            looked_at=Now(),
+            gate=gate_of_permit(),
+            status=F("run__status"),
+            version=F("run__cancel_version"),
+        )
+        .first()
+    )
+    if row is None or not token:
+        raise NotFound("permit")
+    seen: Any = row
+    answer = "open"
+    if row.state != PermitState.OPEN:
+        answer = "ended"
+    elif not seen.gate:
+        answer = "shut"
+    elif row.permit_until <= seen.looked_at:
+        answer = "expired"
+    return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until)
+
+
+# retry ----------------------------------------------------------------------------------------
+
+
+@verb
+def retry(ask: Ask, *, due_in_s: float, allowed: Q | None = None) -> Step | Refusal:
+    """Schedule a FAILED step again. `allowed`: the caller's own-row condition on the step
+    (every effect NOT_APPLIED or DECLARED); the gate is asked now, and again when it is due."""
+    run = lock_run(ask.run_id)
+    now = view(run, ask)
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    rows = Step.objects.filter(pk=ask.step_id).filter(allowed or Q())
+    if reason is None and not Step.wait_for_retry(rows, after(due_in_s)):
+        reason = LOST
+    if reason is not None:
+        return refuse(run, ask, reason, Boundary.RETRY, now.step)
+    step = Step.objects.get(pk=ask.step_id)
+    line = Line("retry.scheduled", ask.actor.id, boundary=Boundary.RETRY, step_id=step.pk)
+    record(run, line, last_seq=now.last_seq)
+    return step
+
+
+@verb
+def fall_due(ask: Ask) -> Step | Refusal:
+    """A retry's time has come: through the gate again, or refused and recorded."""
+    run = lock_run(ask.run_id)
+    now = view(run, ask)
+    reason = why_not(run, ask.seen_version, now.scopes_open)
+    rows = Step.objects.filter(pk=ask.step_id, due_at__lte=Now())
+    if reason is None and not Step.fall_due(rows):
+        reason = LOST
+    if reason is not None:
+        return refuse(run, ask, reason, Boundary.RETRY, now.step)
+    record(
+        run,
+        Line("retry.due", ask.actor.id, boundary=Boundary.RETRY, step_id=ask.step_id),
+        last_seq=now.last_seq,
+    )
+    return Step.objects.get(pk=ask.step_id)

@@ -1,0 +1,265 @@
+"""The ordinary guard: what is locked, then looked at, before anything may begin.
+
+The run row is locked first; everything else is read in a statement of its own, whose snapshot is
+younger than the lock (docs/decisions/0003-lock-then-look.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
+
+from .access import Actor, NotFound
+from .evidence import Line, record
+from .models import (
+    Boundary,
+    Evidence,
+    Gate,
+    OperationClass,
+    Permit,
+    Policy,
+    Run,
+    RunStatus,
+    Session,
+    Step,
+    StopRequest,
+    Workspace,
+)
+from .models import Refusal as RefusalRow
+from .store import Now
+
+STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
+WHAT_TO_DO = {
+    STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
+    STALE: "Do not send. Read the run again, then claim again at its current version.",
+    LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
+}
+LEASE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The gate said no, and why; `what_to_do` is for the worker. Recorded before it is returned."""
+
+    reason: str
+    boundary: str
+    carried_version: int | None
+    current_version: int | None
+    run_status: str
+    stop_id: str | None = None
+    step_id: str | None = None
+    effect_key: str = ""
+    count: int = 1
+
+    @property
+    def what_to_do(self) -> str:
+        return WHAT_TO_DO[self.reason]
+
+
+@dataclass(frozen=True)
+class Known:
+    """The key is known: `settled` (skip it; here is its result) or `must_wait`. No refusal."""
+
+    answer: str
+    subject: Any
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A permit was opened: look once more, then send."""
+
+    permit: Permit
+    step: Step
+    subject: Any = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a worker shows at a boundary. A step is named by id + token, or by a new key."""
+
+    run_id: str
+    actor: Actor
+    worker: str
+    seen_version: int
+    boundary: str = Boundary.DISPATCH
+    op_class: str = OperationClass.EXTERNAL_WRITE
+    step_id: str = ""
+    claim_token: str = ""
+    step_key: str = ""
+    step_name: str = ""
+    effect_key: str = ""
+    lease_s: float = LEASE_S
+
+
+class Intent(Protocol):
+    """What a room above wants done in the same transaction, under the run's lock."""
+
+    def annotations(self, ask: Ask) -> dict[str, Any]:
+        """Expressions that are read in the same statement as the step and the scopes."""
+
+    def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
+        """The answer for a key that may not be sent now; None when it may."""
+
+    def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Any, list[Line]]:
+        """Write what the permit is for; returns it and the evidence of it."""
+
+
+class NoIntent:
+    """A permit without an effect: a model turn, a read."""
+
+    def annotations(self, ask: Ask) -> dict[str, Any]:
+        return {}
+
+    def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
+        return None
+
+    def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Any, list[Line]]:
+        return None, []
+
+
+@dataclass
+class View:
+    """What one statement after the lock saw: step, scopes, newest line, and the intent's own."""
+
+    step: Step | None
+    scopes_open: bool
+    last_seq: int
+    seen: dict[str, Any] = field(default_factory=dict)
+
+
+def lock_run(run_id: str) -> Run:
+    """The run's row, locked FOR NO KEY UPDATE to the end of the transaction; NotFound if none."""
+    run: Run | None = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None:
+        raise NotFound("run")
+    return run
+
+
+def scopes_open(run: Run) -> Q:
+    """Every scope above is open at the epoch of admission. Read after the lock, never before."""
+    return scopes_at(
+        run.workspace_id, run.admitted_epoch, run.session_id, run.session_epoch, run.policy_epochs
+    )
+
+
+def scopes_at(
+    workspace_id: str,
+    epoch: int,
+    session_id: str | None,
+    session_epoch: int | None,
+    policy_epochs: dict[str, int],
+) -> Q:
+    """The same, from values: as a condition of EXISTS parts only, so that no join is needed."""
+    gates = Q(Exists(Workspace.objects.filter(pk=workspace_id, gate=Gate.OPEN, epoch=epoch)))
+    if session_id:
+        session = Session.objects.filter(pk=session_id, gate=Gate.OPEN, epoch=session_epoch or 0)
+        gates &= Q(Exists(session))
+    for policy_id, policy_epoch in policy_epochs.items():
+        policy = Policy.objects.filter(pk=policy_id, gate=Gate.OPEN, epoch=policy_epoch)
+        gates &= Q(Exists(policy))
+    return gates
+
+
+def _newest_line(run: Run) -> Subquery:
+    lines = Evidence.objects.filter(stream=run.pk).order_by().values("stream")
+    return Subquery(lines.annotate(top=Max("seq")).values("top"))
+
+
+def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None) -> View:
+    """One SELECT after the lock: the step, the scopes above, the newest line, and `extra`."""
+    asked = {
+        "scopes_open": scopes_open(run),
+        "last_seq": _newest_line(run),
+        **(extra or {}),
+    }
+    if ask.step_id:
+        step = Step.objects.filter(pk=ask.step_id, run_id=run.pk).annotate(**asked).first()
+        if step is None:
+            raise NotFound("step")
+        seen = {name: getattr(step, name) for name in asked}
+    else:
+        known = Step.objects.filter(run_id=run.pk, key=ask.step_key).values("pk")
+        seen = (
+            Workspace.objects.filter(pk=run.workspace_id)
+            .annotate(step_pk=Subquery(known), **asked)
+            .values("step_pk", *asked)
+            .get()
+        )
+        step = Step.objects.get(pk=seen["step_pk"]) if seen["step_pk"] else None
+    return View(step, bool(seen["scopes_open"]), seen["last_seq"] or 0, seen)
+
+
+def why_not(run: Run, seen_version: int, is_open: bool) -> str | None:
+    """The ordinary guard on a locked row: the reason for a refusal, or None."""
+    if run.status != RunStatus.ACTIVE or not is_open:
+        return STOPPED
+    return STALE if run.cancel_version != seen_version else None
+
+
+def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = None) -> Refusal:
+    """Record a refusal under the run's lock: one row with its count; only the first is evidence."""
+    same = {
+        "boundary": boundary,
+        "reason": reason,
+        "step_key": step.key if step else ask.step_key,
+        "effect_key": ask.effect_key,
+        "carried_version": ask.seen_version,
+        "current_version": run.cancel_version,
+    }
+    rows = RefusalRow.objects.filter(run=run, **same)
+    if rows.update(count=F("count") + 1, last_at=Now()):
+        count = rows.values_list("count", flat=True).get()
+    else:
+        count = 1
+        _first_refusal(run, ask, same, step)
+    stop = StopRequest.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first()
+    return Refusal(
+        reason,
+        boundary,
+        ask.seen_version,
+        run.cancel_version,
+        run.status,
+        stop,
+        step.pk if step else None,
+        ask.effect_key,
+        count,
+    )
+
+
+def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) -> None:
+    line = Line(
+        f"{same['boundary']}.refused",
+        ask.actor.id,
+        {"reason": same["reason"], "step": same["step_key"]},
+        boundary=same["boundary"],
+        carried_version=ask.seen_version,
+        current_version=run.cancel_version,
+        step_id=step.pk if step else "",
+        effect_key=ask.effect_key,
+        worker=ask.worker,
+    )
+    RefusalRow.objects.create(
+        run=run,
+        workspace_id=run.workspace_id,
+        step_name=step.name if step else ask.step_name,
+        worker=ask.worker,
+        evidence_seq=record(run, line),
+        **same,
+    )
+
+
+def gate_of_permit() -> Exists:
+    """The run is ACTIVE at the permit's version, under open scopes at the epochs of admission."""
+    session_open = Q(session__isnull=True) | Q(session__gate=Gate.OPEN, session__epoch=F("session_epoch"))
+    return Exists(
+        Run.objects.filter(
+            session_open,
+            pk=OuterRef("run_id"),
+            status=RunStatus.ACTIVE,
+            cancel_version=OuterRef("seen_version"),
+            workspace__gate=Gate.OPEN,
+            workspace__epoch=F("admitted_epoch"),
+        )
+    )

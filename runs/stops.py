@@ -1,0 +1,348 @@
+"""The verbs of stopping. The commit is the acknowledgement; once acknowledged, never lost."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Exists, F, OuterRef, Q
+
+from .access import Actor, NotFound, demand, demand_workspace
+from .evidence import Line, record
+from .models import (
+    FINAL,
+    NOT_DISPATCHED,
+    InFlight,
+    Mode,
+    Permit,
+    PermitState,
+    Press,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+    StopCounter,
+    StopRequest,
+    Workspace,
+)
+from .store import database_time, stop_verb
+
+WAITS = timedelta(days=7)
+DEADLINE_S = 60
+BORN: dict[str, str] = {
+    Mode.PAUSE: RunStatus.PAUSING,
+    Mode.CANCEL: RunStatus.CANCELLING,
+    Mode.ABANDON: RunStatus.ABANDONED,
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One press, already made harmless: whatever could not be read stands in `ignored`."""
+
+    mode: str = Mode.CANCEL
+    requested_mode: str = ""
+    reason: str = "other"
+    note: str = ""
+    deadline_s: int = DEADLINE_S
+    key: str = ""
+    reported_at: datetime | None = None
+    ignored: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """What a press came to: recorded · joined · finished · waiting; `repeated`: same key again."""
+
+    stop: StopRequest
+    press: Press
+    repeated: bool = False
+
+    @property
+    def answer(self) -> str:
+        return self.press.answer
+
+
+def request_stop(
+    *,
+    actor: Actor,
+    wish: Wish,
+    run_id: str = "",
+    workspace_id: str = "",
+    run_key: str = "",
+) -> StopAnswer:
+    """Record a stop of a run, named by id or by (workspace, key); it may not be registered yet.
+
+    Once this returns, the stop survives the death of every process. Never refused for a
+    formality. Raises NotFound or NotAllowed for those who may not stop it; OperationalError
+    when the database can't answer: NOT recorded, or not known; the same key converges.
+    """
+    key = wish.key or secrets.token_hex(16)
+    if run_id:
+        return _stop_run(actor, wish, key, run_id)
+    found = Run.objects.filter(workspace_id=workspace_id, key=run_key).values_list("pk").first()
+    if found is not None:
+        return _stop_run(actor, wish, key, found[0])
+    answer = _wait_for_run(actor, wish, key, workspace_id, run_key)
+    if isinstance(answer, str):  # registered in between
+        return _stop_run(actor, wish, key, answer)
+    return answer
+
+
+@stop_verb
+def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None:
+        raise NotFound("run")
+    demand(actor, "stop", run)
+    again = _pressed_before(actor, key, Q(stop__run=run))
+    if again is not None:
+        return again
+    if run.status == RunStatus.ACTIVE:
+        return _fence(run, actor, wish, key)
+    return _join(run, actor, wish, key)
+
+
+def _pressed_before(actor: Actor, key: str, where: Q) -> StopAnswer | None:
+    press = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").first()
+    return StopAnswer(press.stop, press, repeated=True) if press else None
+
+
+def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
+    """ACTIVE → CANCELLING: bump, withhold, list what is in flight, answer."""
+    before = run.cancel_version
+    Run.cancel(run)
+    withheld = _withhold(run)
+    now = database_time()
+    stop = _record_stop(run, actor, wish, now, before)
+    permits = list(Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST]))
+    InFlight.objects.bulk_create(
+        InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits
+    )
+    press = _record_press(stop, actor, wish, key, "recorded")
+    record(run, *_lines_of_stop(stop, press, withheld, permits))
+    return StopAnswer(stop, press)
+
+
+def _record_stop(run: Run, actor: Actor, wish: Wish, now: datetime, before: int) -> StopRequest:
+    return StopRequest.objects.create(
+        workspace_id=run.workspace_id,
+        number=_next_number(run.workspace_id),
+        run=run,
+        run_key=run.key,
+        version_before=before,
+        version_after=before + 1,
+        gate_at=now,
+        fenced_at=now,
+        deadline_at=now + timedelta(seconds=wish.deadline_s),
+        **_wished(actor, wish, now),
+    )
+
+
+def _wished(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
+    return {
+        "mode": wish.mode,
+        "requested_mode": wish.requested_mode,
+        "reason": wish.reason,
+        "note": wish.note,
+        "actor": actor.id,
+        "via": actor.via,
+        "deadline_s": wish.deadline_s,
+        "reported_at": wish.reported_at,
+        "recorded_at": now,
+    }
+
+
+def _next_number(workspace_id: str) -> int:
+    counter = StopCounter.objects.filter(workspace_id=workspace_id)
+    if not counter.update(last=F("last") + 1):
+        StopCounter.objects.get_or_create(workspace_id=workspace_id)
+        counter.update(last=F("last") + 1)
+    return counter.values_list("last", flat=True).get()
+
+
+def _record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: str) -> Press:
+    return Press.objects.create(
+        stop=stop,
+        at=database_time(),
+        actor=actor.id,
+        via=actor.via,
+        address=actor.address,
+        key=key,
+        mode=wish.mode,
+        requested_mode=wish.requested_mode,
+        note=wish.note,
+        ignored=wish.ignored,
+        answer=answer,
+    )
+
+
+def withhold_steps(run: Run) -> list[Step]:
+    """Every not-dispatched step of a run that ends: WITHHELD, or PARTIAL where an effect happened."""
+    return _withhold(run)
+
+
+def _withhold(run: Run) -> list[Step]:
+    sent = Permit.objects.filter(step_id=OuterRef("pk")).exclude(state=PermitState.NOT_SENT)
+    unsent = Q(status__in=NOT_DISPATCHED) | (Q(status=StepStatus.DISPATCHED) & ~Exists(sent))
+    steps = list(Step.objects.filter(unsent, run=run))
+    if steps:
+        rows = Step.objects.filter(pk__in=[step.pk for step in steps])
+        Step.finish_partly(rows.filter(happened=True))
+        Step.withhold(rows.filter(happened=False))
+    return steps
+
+
+def _lines_of_stop(
+    stop: StopRequest, press: Press, withheld: list[Step], permits: list[Permit]
+) -> list[Line]:
+    told = {
+        "mode": stop.mode,
+        "requested_mode": stop.requested_mode,
+        "reason": stop.reason,
+        "note": stop.note,
+        "ignored": press.ignored,
+    }
+    versions: dict[str, Any] = {"carried_version": stop.version_before, "current_version": stop.version_after}
+    in_flight = [
+        {"permit": permit.pk, "effect": permit.effect_key, "state": permit.state} for permit in permits
+    ]
+    return [
+        Line("stop.acknowledged", stop.actor, told, stop_id=stop.pk, **versions),
+        *(withheld_line(stop.actor, step, stop.pk, stop.version_after) for step in withheld),
+        Line("stop.fenced", stop.actor, {"in_flight": in_flight}, stop_id=stop.pk, **versions),
+    ]
+
+
+def withheld_line(actor: str, step: Step, stop_id: str, version: int | None) -> Line:
+    """The evidence of one step that was refused before dispatch."""
+    return Line(
+        "step.withheld" if not step.happened else "step.partial",
+        actor,
+        {"was": step.status, "step": step.key, "name": step.name},
+        stop_id=stop_id,
+        step_id=step.pk,
+        carried_version=step.claim_version,
+        current_version=version,
+        worker=step.worker,
+    )
+
+
+def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
+    """Already stopping, or finished: keep the press with the stop that is there."""
+    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-pk").first()
+    finished = run.status in FINAL
+    if stop is None:
+        stop = _record_after_the_end(run, actor, wish)
+    press = _record_press(stop, actor, wish, key, "finished" if finished else "joined")
+    line = Line(
+        "stop.after_end" if finished else "stop.joined",
+        actor.id,
+        {"requested_mode": wish.requested_mode, "note": wish.note, "ignored": wish.ignored},
+        stop_id=stop.pk,
+        current_version=run.cancel_version,
+    )
+    record(run, line)
+    return StopAnswer(stop, press)
+
+
+def _record_after_the_end(run: Run, actor: Actor, wish: Wish) -> StopRequest:
+    now = database_time()
+    return StopRequest.objects.create(
+        workspace_id=run.workspace_id,
+        number=_next_number(run.workspace_id),
+        run=run,
+        run_key=run.key,
+        finished_before=True,
+        closed_at=now,
+        closed_because="the run had finished before",
+        version_before=run.cancel_version,
+        version_after=run.cancel_version,
+        gate_at=now,
+        fenced_at=now,
+        **_wished(actor, wish, now),
+    )
+
+
+# a stop that comes before its run ---------------------------------------------------------------
+
+
+@stop_verb
+def _wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key: str) -> StopAnswer | str:
+    """Under the workspace's lock, which admission takes too: the run is there, or the stop waits."""
+    locked = Workspace.objects.select_for_update(no_key=True)
+    workspace = locked.filter(pk=workspace_id).first()
+    demand_workspace(actor, "stop", workspace_id)
+    assert workspace is not None
+    ids = Run.objects.filter(workspace=workspace, key=run_key).values_list("pk", flat=True)
+    found: str | None = ids.first()
+    if found is not None:
+        return found
+    unbound = Q(stop__run__isnull=True, stop__run_key=run_key, stop__workspace=workspace)
+    again = _pressed_before(actor, key, unbound)
+    if again is not None:
+        return again
+    stop = StopRequest.objects.filter(
+        workspace=workspace, run__isnull=True, run_key=run_key, closed_at__isnull=True
+    ).first()
+    kind = "stop.joined" if stop else "stop.waiting"
+    stop = stop or _record_waiting(workspace, actor, wish, run_key)
+    press = _record_press(stop, actor, wish, key, "waiting")
+    told = {"run_key": run_key, "note": wish.note, "ignored": wish.ignored}
+    record(workspace, Line(kind, actor.id, told, stop_id=stop.pk))
+    return StopAnswer(stop, press)
+
+
+def _record_waiting(workspace: Workspace, actor: Actor, wish: Wish, run_key: str) -> StopRequest:
+    now = database_time()
+    return StopRequest.objects.create(
+        workspace=workspace,
+        number=_next_number(workspace.pk),
+        run_key=run_key,
+        ends_at=now + WAITS,
+        **_wished(actor, wish, now),
+    )
+
+
+def bind(stop: StopRequest, run: Run) -> Line:
+    """A waiting stop meets its run, inside the admission: the run is born stopping."""
+    now = database_time()
+    StopRequest.objects.filter(pk=stop.pk).update(
+        run=run,
+        gate_at=now,
+        fenced_at=now,
+        version_after=run.cancel_version,
+        deadline_at=now + timedelta(seconds=stop.deadline_s),
+    )
+    return Line(
+        "stop.bound",
+        stop.actor,
+        {"waited_since": stop.recorded_at.isoformat()},
+        stop_id=stop.pk,
+        current_version=run.cancel_version,
+    )
+
+
+def close(stop: StopRequest, because: str) -> None:
+    """Set the moment a stop closed, once."""
+    StopRequest.objects.filter(pk=stop.pk, closed_at__isnull=True).update(
+        closed_at=database_time(), closed_because=because
+    )
+
+
+def open_stop(run: Run) -> StopRequest | None:
+    """The stop in force on a run, or None."""
+    return (
+        StopRequest.objects.filter(run=run, superseded_by__isnull=True, closed_at__isnull=True)
+        .order_by("-pk")
+        .first()
+    )
+
+
+def end_waiting() -> int:
+    """Close waiting stops whose own end date has passed; returns how many."""
+    return StopRequest.objects.filter(
+        run__isnull=True, scope="run", closed_at__isnull=True, ends_at__lte=database_time()
+    ).update(closed_at=database_time(), closed_because="its run never came")

@@ -51,8 +51,8 @@ class Effect:
         answer, asked_at = run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
         if answer.get("permit") is None:
             return self._known(answer)
-        call = functools.partial(fn, *args, **kwargs)
-        value = self._owner.spend(answer, asked_at, call, self._judge, keep_result=True)
+        permit, call = run.permit_in(answer, asked_at), functools.partial(fn, *args, **kwargs)
+        value = self._owner.spend(permit, call, self._judge, keep_result=True)
         return value.result if isinstance(value, Outcome) else value
 
     def _known(self, answer: Json) -> Any:

@@ -6,12 +6,13 @@ import functools
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from allstop.effect import Effect, plan
-from allstop.errors import GateUnavailable, Json, Refused
+from allstop.errors import Json, Refused
 from allstop.outcome import Outcome, plain_outcome
-from allstop.permit import Judge
+from allstop.permit import Judge, Permit
 
 if TYPE_CHECKING:
     from allstop.run import Run
@@ -30,6 +31,10 @@ class Gated(ABC):
     @abstractmethod
     def step_ref(self, key: str, name: str | None) -> Json:
         """The step of a gate call: one already claimed, or one to register and claim in the same call."""
+
+    @abstractmethod
+    def step_of(self, permit: Permit) -> AbstractContextManager[Gated]:
+        """The step of a permit without an effect: ended with the call if it was registered for it."""
 
     @abstractmethod
     def note_outcome(self, outcome: Outcome | None) -> None:
@@ -110,18 +115,13 @@ class Gated(ABC):
             "class": op_class,
             "step": self.step_ref(f"{op_class}:{uuid.uuid4().hex}", name.capitalize()),
         }
-        answer, asked_at = self.run.ask_gate(f"runs/{self.run.id}/permits", body)
+        permit = self.run.permit_in(*self.run.ask_gate(f"runs/{self.run.id}/permits", body))
         call = functools.partial(fn, *args, **kwargs)
-        return self.spend(answer, asked_at, call, plain_outcome, keep_result=False)
+        with self.step_of(permit) as step:
+            return step.spend(permit, call, plain_outcome, keep_result=False)
 
-    def spend(
-        self, answer: Json, asked_at: float, call: Callable[[], T], judge: Judge, *, keep_result: bool
-    ) -> T:
-        """Use the permit in `answer` for one call, with its claim kept alive by the heartbeat."""
-        data = answer.get("permit")
-        if not isinstance(data, dict):
-            raise GateUnavailable("Allstop answered without a permit. Nothing was sent.")
-        permit = self.run.permit(data, asked_at=asked_at)
+    def spend(self, permit: Permit, call: Callable[[], T], judge: Judge, *, keep_result: bool) -> T:
+        """Use a permit for one call, with its claim kept alive by the heartbeat."""
         with self.run.holding(permit.claim_token):
             try:
                 return permit.spend(call, judge, keep_result=keep_result)

@@ -45,7 +45,8 @@ class Permit:
 
     def __init__(self, wire: Wire, data: Json, *, asked_at: float, report_for_s: float) -> None:
         try:
-            self.id, self.claim_token = str(data["id"]), str(data["claim_token"])
+            self.id, self.step_id = str(data["id"]), str(data["step_id"])
+            self.claim_token = str(data["claim_token"])
             self.seen_version = int(data["seen_version"])
             self._ends_at = asked_at + float(data["permit_ttl_s"])
         except (KeyError, TypeError, ValueError) as error:

@@ -135,7 +135,7 @@ class Run(Gated):
     ) -> Step:
         """A step to fill with several effects: `with run.step("invoice-7", "Invoice 7") as step: …`."""
         spec = {"key": key, "class": op_class} | ({"name": name} if name else {})
-        return Step(self, spec, lease_s)
+        return Step(self, spec, lease_s=lease_s)
 
     def checkpoint(self) -> None:
         """Raise StopRequested (or StaleVersion) if one is known by now. Asks nobody: cheap in any loop."""
@@ -152,8 +152,15 @@ class Run(Gated):
     def note_outcome(self, outcome: Outcome | None) -> None:
         """A run keeps no tally: its steps and effects do."""
 
-    def permit(self, data: Json, *, asked_at: float) -> Permit:
-        """The permit in a gate's answer."""
+    def step_of(self, permit: Permit) -> Step:
+        """The step that was registered with this permit, to be finished after its one call."""
+        return Step(self, {"key": permit.id}, held=(permit.step_id, permit.claim_token))
+
+    def permit_in(self, answer: Json, asked_at: float) -> Permit:
+        """The permit in a gate's answer. Raises GateUnavailable when there is none."""
+        data = answer.get("permit")
+        if not isinstance(data, dict):
+            raise GateUnavailable("Allstop answered without a permit. Nothing was sent.")
         return Permit(self._wire, data, asked_at=asked_at, report_for_s=self._report_for_s)
 
     def ask_gate(self, path: str, body: Json) -> tuple[Json, float]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from allstop.errors import GateUnavailable, Json, LostClaim, Refused, Rejected, StepEnded
 from allstop.gated import Gated
 from allstop.outcome import Outcome
+from allstop.permit import Permit
 
 if TYPE_CHECKING:
     from allstop.run import Run
@@ -17,18 +20,28 @@ log = logging.getLogger("allstop")
 
 
 class Step(Gated):
-    """Claimed on entry, finished on exit: with the result that its calls add up to."""
+    """Claimed on entry, finished on exit with the result that its calls add up to, given back if there were
+    none.
 
-    def __init__(self, run: Run, spec: Json, lease_s: float) -> None:
+    held: id and claim token of a step that is claimed already.
+    """
+
+    def __init__(
+        self, run: Run, spec: Json, *, lease_s: float = 30, held: tuple[str, str] = ("", "")
+    ) -> None:
         self.run = run
         self._spec = spec
         self._lease_s = lease_s
         self._outcomes: list[str] = []
-        self.id = self.claim_token = ""
+        self.id, self.claim_token = held
 
     def step_ref(self, key: str, name: str | None) -> Json:
         """This step, by its claim."""
         return {"id": self.id, "claim_token": self.claim_token}
+
+    def step_of(self, permit: Permit) -> AbstractContextManager[Gated]:
+        """This step goes on after the call."""
+        return contextlib.nullcontext(self)
 
     def note_outcome(self, outcome: Outcome | None) -> None:
         """Remember what a call did, for the step's own result."""
@@ -36,6 +49,8 @@ class Step(Gated):
             self._outcomes.append(outcome.name)
 
     def __enter__(self) -> Step:
+        if self.id:
+            return self
         claim = {"worker": self.run.worker, "seen_version": self.run.version, "lease_s": self._lease_s}
         data = self.run.post(f"runs/{self.run.id}/steps", {**self._spec, "claim": claim})
         if not data.get("claim_token"):
@@ -60,7 +75,7 @@ class Step(Gated):
         if isinstance(error, LostClaim):
             return
         body: Json = {"claim_token": self.claim_token}
-        if error is not None and not self._outcomes:
+        if not self._outcomes:
             self.run.post(f"steps/{self.id}/release", body)
             return
         body["result"] = self._result(failed=error is not None)

@@ -229,12 +229,17 @@ class Stub:
     def _permit_only(self, body: Json, _: str) -> Reply:
         if not self._open(body["seen_version"]):
             return self._refusal(body["seen_version"])
-        return 201, {"permit": self._open_permit(body, None)}
+        permit = self._open_permit(body, None)
+        if key := body["step"].get("key"):
+            step = {"id": permit["step_id"], "key": key, "status": "DISPATCHED"}
+            self.steps[key] = step | {"claim_token": permit["claim_token"]}
+        return 201, {"permit": permit}
 
     def _open_permit(self, body: Json, effect_id: str | None) -> Json:
         permit_id = f"prm_{uuid.uuid4().hex}"
         permit: Json = {"id": permit_id, "effect_id": effect_id, "state": "OPEN"} | {
             "claim_token": body["step"].get("claim_token") or uuid.uuid4().hex,
+            "step_id": body["step"].get("id") or f"ste_{uuid.uuid4().hex}",
             "seen_version": body["seen_version"],
             "permit_ttl_s": self.ttl_s,
             "boundary": body.get("boundary", "dispatch"),

@@ -251,6 +251,35 @@ def test_a_step_holds_its_effects_and_ends_with_what_they_add_up_to(client: Clie
     assert [s["status"] for s in stub.steps.values()] == ["SUCCEEDED", "UNKNOWN"]
 
 
+def test_a_model_turn_ends_the_step_that_was_registered_for_it(client: Client, stub: Stub) -> None:
+    with client.run("r") as run:
+        run.model_turn(lambda: None)
+        with pytest.raises(TimeoutError):
+            run.read(Charge(raises=TimeoutError()), "k")
+    assert [s["status"] for s in stub.steps.values()] == ["SUCCEEDED", "UNKNOWN"]
+
+
+def test_a_model_turn_that_was_not_begun_gives_its_step_back(client: Client, stub: Stub) -> None:
+    stub.ttl_s = 0.0
+    with client.run("r") as run, pytest.raises(PermitExpired):
+        run.model_turn(lambda: None)
+    assert [s["status"] for s in stub.steps.values()] == ["PENDING"]
+
+
+def test_a_step_may_hold_a_model_turn_and_an_effect(client: Client, stub: Stub) -> None:
+    with client.run("r") as run, run.step("s") as step:
+        step.model_turn(lambda: None)
+        step.effect(key="a", kind="x", none_because="t").send(Charge(), "a")
+    assert [s["status"] for s in stub.steps.values()] == ["SUCCEEDED"]
+    assert len(stub.seen("/finish$")) == 1
+
+
+def test_a_step_that_asked_for_nothing_is_given_back(client: Client, stub: Stub) -> None:
+    with client.run("r") as run, run.step("s"):
+        pass
+    assert stub.steps["s"]["status"] == "PENDING"
+
+
 def test_a_step_that_raised_before_any_call_is_released(client: Client, stub: Stub) -> None:
     with pytest.raises(ValueError, match="bad"), client.run("r") as run, run.step("s"):
         raise ValueError("bad order")
@@ -259,8 +288,10 @@ def test_a_step_that_raised_before_any_call_is_released(client: Client, stub: St
 
 def test_a_step_that_somebody_holds_or_that_has_ended_is_not_free(client: Client, stub: Stub) -> None:
     with client.run("r") as run:
-        with run.step("s"), pytest.raises(StepEnded, match="CLAIMED"), run.step("s"):
+        with run.step("s") as step, pytest.raises(StepEnded, match="CLAIMED"), run.step("s"):
             pass
+        with run.step("s") as step:
+            step.read(lambda: None)
         with pytest.raises(StepEnded, match="SUCCEEDED"), run.step("s"):
             pass
 

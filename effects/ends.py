@@ -5,8 +5,8 @@ from __future__ import annotations
 from runs import drain, stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
-from runs.guard import STALE, STOPPED, Ask, Refusal, lock_run, refuse
-from runs.models import Boundary, Run, RunStatus
+from runs.guard import STALE, STOPPED, Refusal, lock_run
+from runs.models import Evidence, Run, RunStatus
 from runs.store import verb
 
 from . import close
@@ -29,8 +29,7 @@ def complete(*, actor: Actor, run_id: str, seen: int, worker: str = "", summary:
         return run
     reason = STOPPED if run.status != RunStatus.ACTIVE else STALE if run.cancel_version != seen else None
     if reason is not None:
-        ask = Ask(run_id, actor, worker, seen, boundary=Boundary.ADMIT, step_key="(complete)")
-        return refuse(run, ask, reason, Boundary.CLAIM)
+        return _too_late(run, actor, worker, "completion", reason, seen)
     if not drain.is_quiet(run):
         raise NotQuiet(run_id)
     lines = _end(run, actor)
@@ -50,8 +49,7 @@ def fail(*, actor: Actor, run_id: str, worker: str = "", summary: str = "") -> R
     if run.status == RunStatus.FAILED:
         return run
     if run.status != RunStatus.ACTIVE:
-        ask = Ask(run_id, actor, worker, run.cancel_version, step_key="(fail)")
-        return refuse(run, ask, STOPPED, Boundary.CLAIM)
+        return _too_late(run, actor, worker, "failure", STOPPED, run.cancel_version)
     lines = _end(run, actor)
     for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
         lose(effect, "the run failed while it was in progress")
@@ -68,6 +66,25 @@ def _lock_to_end(actor: Actor, run_id: str) -> Run:
     run = lock_run(run_id)
     demand(actor, "write", run)
     return run
+
+
+def _too_late(run: Run, actor: Actor, worker: str, what: str, reason: str, seen: int) -> Refusal:
+    """A stop (or another end) came first: say which, once per pair of versions."""
+    line = Line(
+        f"{what}.refused",
+        actor.id,
+        {"reason": reason, "status": run.status},
+        carried_version=seen,
+        current_version=run.cancel_version,
+        worker=worker,
+    )
+    told = Evidence.objects.filter(
+        stream=run.pk, kind=line.kind, carried_version=seen, current_version=run.cancel_version
+    )
+    if not told.exists():
+        record(run, line)
+    stop = stops.open_stop(run)
+    return Refusal(reason, what, seen, run.cancel_version, run.status, stop.pk if stop else None)
 
 
 def _end(run: Run, actor: Actor) -> list[Line]:

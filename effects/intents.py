@@ -23,6 +23,10 @@ class EffectKeyReused(ValueError):
     """This run has an effect with this key and other parameters. Use a key of its own."""
 
 
+class OfAnotherStep(EffectKeyReused):
+    """This effect was declared under another step. Name that step, or dispatch it by its id."""
+
+
 class NoPlan(ValueError):
     """Declare what could lessen this effect, or that there is none, because …"""
 
@@ -62,8 +66,8 @@ WAIT = (Settlement.DISPATCHED, Settlement.UNKNOWN)
 class EffectIntent:
     """What the gate does for an effect in its own transaction: know the key, or write the row."""
 
-    def __init__(self, new: Intention, kind: Kind | None, op_class: str) -> None:
-        self.new, self.kind, self.op_class = new, kind, op_class
+    def __init__(self, new: Intention, kind: Kind | None, op_class: str, actor: str) -> None:
+        self.new, self.kind, self.op_class, self.actor = new, kind, op_class, actor
         self.effect: Effect | None = None
 
     def annotations(self, ask: Ask) -> dict[str, Any]:
@@ -83,6 +87,8 @@ class EffectIntent:
 
     def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Effect, list[Line]]:
         if self.effect is not None:
+            if self.effect.step_id != permit.step_id:
+                raise OfAnotherStep(self.new.key)
             Effect.dispatch(self.effect, permit)
             return self.effect, [self._line("effect.dispatched", permit)]
         effect = self._insert(
@@ -121,7 +127,7 @@ class EffectIntent:
     def _line(self, kind: str, permit: Permit) -> Line:
         return Line(
             kind,
-            f"worker:{permit.worker}" if permit.worker else "worker",
+            self.actor,
             boundary=permit.boundary,
             carried_version=permit.seen_version,
             step_id=permit.step_id,
@@ -130,23 +136,23 @@ class EffectIntent:
             worker=permit.worker,
         )
 
-    def declared(self, run: Run, step_id: str, actor: Actor) -> tuple[Effect, Line]:
+    def declared(self, run: Run, step_id: str) -> tuple[Effect, Line]:
         """Insert without a permit: an intent that waits for a dispatch."""
         ours = self.kind is not None and self.kind.provider == Provider.HTTP
         effect = self._insert(run, step_id, queued_at=Now() if ours else None)
-        line = Line("effect.declared", actor.id, step_id=step_id, effect_key=self.new.key)
+        line = Line("effect.declared", self.actor, step_id=step_id, effect_key=self.new.key)
         if ours:
             transaction.on_commit(partial(wake.run_soon, "effects.tasks.execute", effect.pk), robust=True)
         return effect, line
 
 
-def intent_for(workspace_id: str, new: Intention) -> EffectIntent:
+def intent_for(workspace_id: str, new: Intention, actor: Actor) -> EffectIntent:
     """The intent with its registered kind; an unregistered kind is admitted as opaque."""
     if not new.plan:
         raise NoPlan("plan")
     kind = Kind.objects.filter(workspace_id=workspace_id, name=new.kind).first()
     op_class = kind.op_class if kind else (new.op_class or OperationClass.EXTERNAL_WRITE)
-    return EffectIntent(new, kind, op_class)
+    return EffectIntent(new, kind, op_class, actor.id)
 
 
 def dispatch(ask: Ask, new: Intention) -> Opened | Known | Refusal:
@@ -155,7 +161,7 @@ def dispatch(ask: Ask, new: Intention) -> Opened | Known | Refusal:
     Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
     """
     run = find_run(ask.actor, ask.run_id, "write")
-    return _ask_gate(ask, intent_for(run.workspace_id, new))
+    return _ask_gate(ask, intent_for(run.workspace_id, new, ask.actor))
 
 
 def dispatch_again(ask: Ask, effect_id: str) -> Opened | Known | Refusal:
@@ -174,7 +180,7 @@ def dispatch_again(ask: Ask, effect_id: str) -> Opened | Known | Refusal:
         effect.target,
         effect.amount,
     )
-    intent = EffectIntent(new, effect.kind, effect.op_class)
+    intent = EffectIntent(new, effect.kind, effect.op_class, ask.actor.id)
     return _ask_gate(replace(ask, run_id=effect.run_id, step_id=effect.step_id), intent)
 
 
@@ -195,7 +201,7 @@ def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:
     Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
     """
     run = find_run(ask.actor, ask.run_id, "write")
-    intent = intent_for(run.workspace_id, new)
+    intent = intent_for(run.workspace_id, new, ask.actor)
     asked = replace(ask, effect_key=new.key, op_class=intent.op_class, step_name=ask.step_name or new.title)
     return _declare(asked, intent)
 
@@ -211,7 +217,7 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     if reason is not None:
         return refuse(run, ask, reason, Boundary.DISPATCH, now.step)
     step = now.step or gate.new_step(run, ask, ends_with_effect=True)
-    effect, line = intent.declared(run, step.pk, ask.actor)
+    effect, line = intent.declared(run, step.pk)
     record(run, line, last_seq=now.last_seq)
     fresh: Effect = Effect.objects.get(pk=effect.pk)
     return fresh

@@ -10,6 +10,7 @@ import selectors
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,12 +31,12 @@ class DemoBusy(RuntimeError):
 class World:
     """The demo of one workspace: where its outside world listens, and the agents at work.
 
-    folder: for ledgers and logs. token: an agent's token. next_batch: the number of the next run.
-    pace: every duration of this world is multiplied by it.
+    folder: for ledgers and logs. new_token: makes a token for one agent. next_batch: the number of the next
+    run. pace: every duration of this world is multiplied by it.
     """
 
     url: str
-    token: str
+    new_token: Callable[[], str]
     folder: Path
     next_batch: int = 1
     pace: float = 1.0
@@ -59,7 +60,8 @@ class World:
             batch, self.next_batch = self.next_batch, self.next_batch + 1
             order = ["--batch", str(batch), "--bank", self.bank, "--mailer", self.mailer]
             with (self.folder / "agent.log").open("a") as log:
-                agent = self._spawn("agent", order, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+                agent = self._spawn("agent", order, {"ALLSTOP_TOKEN": self.new_token()}, **pipes)
             self.agents.append(agent)
             return f"demo-invoices-{batch:04}"
 
@@ -82,7 +84,7 @@ class World:
         kept = self.folder / f"{name}.port"
         port = kept.read_text().strip() if kept.exists() else "0"
         order = ["--port", port, "--ledger", str(self.folder / f"{name}.jsonl")]
-        process = self._spawn(name, order, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = self._spawn(name, order, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.outside.append(process)
         url = _first_line(process)
         if not url:
@@ -90,12 +92,14 @@ class World:
         kept.write_text(url.rpartition(":")[2])
         return url
 
-    def _spawn(self, name: str, order: list[str], **pipes: object) -> subprocess.Popen[str]:
+    def _spawn(
+        self, name: str, order: list[str], secrets: dict[str, str], **pipes: object
+    ) -> subprocess.Popen[str]:
         """A process in a session of its own: Ctrl-C is for the server, which then ends its demo in order."""
         process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-m", f"dashboard.demo.{name}", *order, "--pace", str(self.pace)],
             cwd=ROOT,
-            env=self._environment(),
+            env=self._environment() | secrets,
             start_new_session=True,
             text=True,
             **pipes,  # type: ignore[call-overload]
@@ -105,8 +109,8 @@ class World:
     def _environment(self) -> dict[str, str]:
         """Nothing of the server's: no database, no secret key, no proxy between processes on loopback."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
-        ours = {"ALLSTOP_URL": self.url, "ALLSTOP_TOKEN": self.token, "PYTHONUNBUFFERED": "1"}
-        return kept | ours | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "client")])}
+        found_at = os.pathsep.join([str(ROOT), str(ROOT / "client")])
+        return kept | {"ALLSTOP_URL": self.url, "PYTHONUNBUFFERED": "1", "PYTHONPATH": found_at}
 
 
 WORLDS: dict[str, World] = {}

@@ -33,7 +33,7 @@ def allstop() -> Iterator[StubServer]:
 
 @pytest.fixture
 def world(allstop: StubServer, tmp_path: Path) -> Iterator[World]:
-    world = World(allstop.url, "als_x", tmp_path, pace=0.02)
+    world = World(allstop.url, lambda: "als_x", tmp_path, pace=0.02)
     try:
         world.begin()
         yield world
@@ -194,7 +194,7 @@ def test_a_bank_that_is_started_again_has_its_port_and_its_ledger(
 ) -> None:
     addresses = []
     for _ in range(2):
-        world = World(allstop.url, "als_x", tmp_path, pace=0.01)
+        world = World(allstop.url, lambda: "als_x", tmp_path, pace=0.01)
         world.begin()
         addresses.append(world.bank)
         charge(world.bank)

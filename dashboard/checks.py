@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
 from django.apps.config import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -25,8 +27,9 @@ def installation(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 
 def _key() -> list[CheckMessage]:
-    if settings.configured and settings._wrapped.__dict__.get("SECRET_KEY"):  # type: ignore[misc]
-        return []
+    with suppress(ImproperlyConfigured):  # which Django raises when an empty key is read
+        if settings.SECRET_KEY:
+            return []
     hint = "Set SECRET_KEY, or start once with `manage.py up`, which keeps one in the data folder."
     return [Error("There is no secret key.", hint=hint, id="allstop.E001")]
 

@@ -84,6 +84,6 @@ def running(app: Celery, *, threads: int = THREADS) -> Iterator[Callable[[], boo
     finally:
         stopping.set()
         ticking.join(5)
-        state.should_stop = 0
+        state.should_stop = 0  # type: ignore[assignment]
         working.join(30)
         state.should_stop = None

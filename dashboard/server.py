@@ -5,6 +5,7 @@ import http.client
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from daphne.http_protocol import WebRequest
@@ -28,10 +29,10 @@ class Server(Daphne):  # type: ignore[misc]
             websocket_max_message_size=65536,
             verbosity=0,
         )
-        self.ports: list[object] = []
+        self.ports: list[Any] = []
         self.failed: str | None = None
 
-    def listen_success(self, port: object) -> None:
+    def listen_success(self, port: Any) -> None:
         self.ports.append(port)
         super().listen_success(port)
 
@@ -44,7 +45,8 @@ class Server(Daphne):  # type: ignore[misc]
 
     async def finish(self) -> None:
         for port in self.ports:
-            await defer.maybeDeferred(port.stopListening).asFuture(asyncio.get_running_loop())  # type: ignore[attr-defined]
+            closing: defer.Deferred[None] = defer.maybeDeferred(port.stopListening)
+            await closing.asFuture(asyncio.get_running_loop())
         if requests := self.under_way(WebRequest):
             await asyncio.wait(requests, timeout=GRACE)
         rest = self.under_way(object)

@@ -21,6 +21,8 @@ ALLOWED_HOSTS = ALLSTOP_HOSTS = env.list("ALLSTOP_HOSTS", default=["127.0.0.1", 
 ALLSTOP_ORIGINS = env.list("ALLSTOP_ORIGINS", default=["http://127.0.0.1:8000", "http://localhost:8000"])
 # Exact origins that outbound calls may reach without https and at private addresses.
 ALLSTOP_OUTBOUND_ORIGINS = env.list("ALLSTOP_OUTBOUND_ORIGINS", default=[])
+# The last moment at which a send may begin after its permit, in seconds.
+ALLSTOP_PERMIT_S = env.float("ALLSTOP_PERMIT_S", default=10.0)
 
 INSTALLED_APPS = [
     "daphne",
@@ -103,16 +105,15 @@ POSTGRESQL = {
 
 
 def database(url: str) -> dict[str, Any]:
-    """The entry of DATABASES for a URL, sqlite:///… or postgres://…, with the options each one needs."""
-    config: dict[str, Any] = environ.Env.db_url_config(url)
+    """The entry of DATABASES for a URL, sqlite:///… or postgres://…; without one, a file in the data folder."""
+    file = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(ALLSTOP_DATA / "allstop.sqlite3")}
+    config: dict[str, Any] = environ.Env.db_url_config(url) if url else file
     mine = SQLITE if config["ENGINE"].endswith("sqlite3") else POSTGRESQL
     config["OPTIONS"] = {**mine, **config.get("OPTIONS", {})}
     return {**config, "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True}
 
 
-DATABASES = {
-    "default": database(env.str("DATABASE_URL", default=f"sqlite:///{ALLSTOP_DATA}/allstop.sqlite3"))
-}
+DATABASES = {"default": database(env.str("DATABASE_URL", default=""))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Messages: rows are the truth, these only wake someone up --------------------------------------------
@@ -160,6 +161,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 if env.bool("ALLSTOP_BEHIND_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = SECURE
+# Subdomains and preload lists are the decision of whoever owns the domain.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

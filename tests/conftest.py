@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PASS = os.environ.get("ALLSTOP_TEST_PASS", "")
-TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "postgresql_server"}
+TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "empty", "postgresql_server"}
 
 
 # --- Which test runs when -------------------------------------------------------------------------------
@@ -117,6 +117,15 @@ def database(template: SqliteTemplate | PostgresqlTemplate, tmp_path: Path) -> I
     made = template.copy(tmp_path)
     yield made
     template.drop(made)
+
+
+@pytest.fixture
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A database of this pass's kind without tables."""
+    if servers.kind() == "sqlite":
+        return Database("sqlite", f"sqlite:///{tmp_path}/empty.sqlite3")
+    server: servers.Server = request.getfixturevalue("postgresql_server")
+    return PostgresqlTemplate(server.url, "template0").copy(tmp_path)
 
 
 @pytest.fixture

@@ -67,13 +67,16 @@ class Process:
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(seconds)
 
-    def end(self) -> None:
-        """However it stands: ended."""
+    def ask_to_end(self) -> None:
         if self.alive:
             self.thaw()
             self.popen.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(15)
+
+    def end(self) -> None:
+        """However it stands: ended."""
+        self.ask_to_end()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(15)
         if self.alive:
             self.kill()
 
@@ -145,7 +148,9 @@ class Processes:
         return process.said()
 
     def end(self) -> None:
-        for process in reversed(self.started):
+        for process in self.started:
+            process.ask_to_end()
+        for process in self.started:
             process.end()
 
 

@@ -313,8 +313,8 @@ def control(url: str, **order: Any) -> None:
     clear=True.
     """
     data = json.dumps(order).encode()
-    request = urllib.request.Request(f"{url}/__control", data, method="POST")  # noqa: S310
-    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+    request = urllib.request.Request(f"{url}/__control", data, method="POST")
+    with urllib.request.urlopen(request, timeout=5) as answer:
         answer.read()
 
 

@@ -181,7 +181,7 @@ def start_postgresql() -> Server:
     _initdb(owner, binaries, folder, log)
     port = str(urlsplit(url).port)
     options = {"unix_socket_directories": "", "max_connections": "300", "listen_addresses": "127.0.0.1"}
-    command = [binaries / "postgres", "-D", folder / "data", "-p", port]
+    command: list[str | Path] = [binaries / "postgres", "-D", folder / "data", "-p", port]
     words = [f"--{name}={value}" for name, value in options.items()]
     server = Server(url, owner.popen([*command, *words], log), folder)
     admin = url.rpartition("/")[0] + "/postgres"

@@ -8,10 +8,12 @@ import os
 import threading
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from importlib import import_module
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
@@ -91,7 +93,7 @@ class Greeting:
         from twisted.internet import reactor
 
         self.failed = sentence
-        reactor.callFromThread(self.stop_server)  # type: ignore[attr-defined]
+        reactor.callFromThread(self.stop_server)
 
     def close(self) -> None:
         if self.demo is not None:
@@ -101,7 +103,7 @@ class Greeting:
 def start_demo(url: str, password_file: Path | None) -> Any:
     """The demo's workspace, people and processes; None where it has not been built."""
     try:
-        from dashboard.demo import setup
+        setup = import_module("dashboard.demo.setup")
     except ModuleNotFoundError as missing:
         if missing.name not in ("dashboard.demo", "dashboard.demo.setup"):
             raise
@@ -149,7 +151,7 @@ def reach_database() -> None:
         if connection.vendor == "sqlite":
             connection.ensure_connection()
         else:
-            connection.Database.connect(**connection.get_connection_params()).close()
+            psycopg.connect(**connection.get_connection_params()).close()
     except Exception as error:  # each driver has its own
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise CommandError(

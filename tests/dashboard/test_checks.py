@@ -1,0 +1,112 @@
+"""A setting that could lose a stop or open a door is named at the start, with an id and what to do."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from dashboard import checks
+from tests.processes import ROOT
+
+
+def ids(found: list[Any]) -> list[str]:
+    assert all(message.hint for message in found)
+    return [message.id for message in found]
+
+
+@pytest.mark.django_db
+def test_an_installation_as_shipped_has_nothing_to_say() -> None:
+    assert ids(run_checks(databases=["default"])) == []
+
+
+def test_a_missing_key_and_missing_hosts_are_errors(settings: Settings) -> None:
+    settings.SECRET_KEY, settings.ALLOWED_HOSTS = "", []
+    assert ids(checks.installation(None)) == ["allstop.E001", "allstop.E002"]
+
+
+def test_a_server_that_answers_to_any_name_is_an_error(settings: Settings) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    assert ids(checks.installation(None)) == ["allstop.E002"]
+
+
+@pytest.mark.parametrize(("version", "found"), [("4.2.1", ["allstop.E003"]), ("4.2.2", []), ("4.10.0", [])])
+def test_an_old_daphne_is_an_error(version: str, found: list[str]) -> None:
+    assert ids(checks._daphne(version)) == found
+
+
+@pytest.mark.only("sqlite")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("mode", "found"), [("OFF", 1), ("NORMAL", 1), ("FULL", 0), ("EXTRA", 0)])
+def test_sqlite_that_does_not_wait_for_the_disk_is_an_error(mode: str, found: int) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA synchronous={mode}")
+        assert ids(checks.durability(["default"])) == ["allstop.E010"] * found
+    finally:
+        connection.close()
+
+
+@pytest.mark.only("postgresql")
+@pytest.mark.django_db
+@pytest.mark.parametrize(("mode", "found"), [("off", 1), ("local", 1), ("on", 0), ("remote_apply", 0)])
+def test_postgresql_that_acknowledges_early_is_an_error(mode: str, found: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL synchronous_commit = {mode}")
+    assert ids(checks.durability(["default"])) == ["allstop.E012"] * found
+
+
+@pytest.mark.only("postgresql")
+@pytest.mark.django_db(transaction=True)
+def test_another_isolation_is_an_error() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    try:
+        assert ids(checks.durability(["default"])) == ["allstop.E014"]
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+@pytest.mark.only("postgresql")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("default_transaction_isolation", "read committed"),
+        ("idle_in_transaction_session_timeout", "5s"),
+        ("statement_timeout", "10s"),
+        ("lock_timeout", "3s"),
+    ],
+)
+def test_every_connection_to_postgresql_has_its_limits(name: str, value: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW {name}")
+        assert cursor.fetchone() == (value,)
+
+
+@pytest.mark.only("sqlite")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)]
+)
+def test_every_connection_to_sqlite_keeps_what_it_acknowledged(name: str, value: str | int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA {name}")
+        assert cursor.fetchone() == (value,)
+
+
+def test_a_production_setting_passes_the_checks_for_deployment(tmp_path: Any) -> None:
+    environ = {
+        "SECRET_KEY": "a long random text with many different letters 0123456789 and signs !?",
+        "ALLSTOP_DATA": str(tmp_path),
+        "ALLSTOP_HOSTS": "stop.example.com",
+        "ALLSTOP_ORIGINS": "https://stop.example.com",
+        "ALLSTOP_BEHIND_PROXY": "true",
+    }
+    command = [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

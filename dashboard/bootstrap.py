@@ -278,7 +278,8 @@ REASONS = (
     ("No space left on device", "The disk is full. Make room and run the same command again."),
     (
         "NewConnection|name resolution|Connection refused|establish a new connection|timed out|"
-        "ProxyError|SSLError|ConnectTimeout|unreachable|RemoteDisconnected|Could not fetch URL|from versions: none",
+        "ProxyError|SSLError|ConnectTimeout|unreachable|RemoteDisconnected|Could not fetch URL|"
+        "from versions: none",
         "The packages can't be downloaded: the network or the package index does not answer. Connect, or set "
         "pip's index or proxy (PIP_INDEX_URL, HTTPS_PROXY), and run the same command again.",
     ),

@@ -16,7 +16,7 @@ from twisted.internet import defer
 GRACE = 10.0  # seconds for requests that have begun when the server is told to go
 
 
-class Server(Daphne):  # type: ignore[misc]
+class Server(Daphne):
     """Told to stop, it takes no new connection, waits for requests under way, then closes the sockets."""
 
     def __init__(self, application: object, *, host: str, port: int, ready: Callable[[], None]) -> None:

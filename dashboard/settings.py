@@ -105,7 +105,7 @@ POSTGRESQL = {
 
 
 def database(url: str) -> dict[str, Any]:
-    """The entry of DATABASES for a URL, sqlite:///… or postgres://…; without one, a file in the data folder."""
+    """The entry of DATABASES for sqlite:///… or postgres://…; without a URL, a file in the data folder."""
     file = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(ALLSTOP_DATA / "allstop.sqlite3")}
     config: dict[str, Any] = environ.Env.db_url_config(url) if url else file
     mine = SQLITE if config["ENGINE"].endswith("sqlite3") else POSTGRESQL

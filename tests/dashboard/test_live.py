@@ -181,9 +181,14 @@ async def test_a_hint_after_five_seconds_is_preceded_by_a_check(scene: Scene) ->
 
 
 async def test_hints_alone_ask_the_database_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[object] = []
     real = live.verdict
-    monkeypatch.setattr(live, "verdict", lambda *args: asked.append(1) or real(*args))
+
+    def verdict(*args: Any) -> Any:
+        asked.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(live, "verdict", verdict)
     async with page(scene.session) as socket:
         await subscribe(socket, scene.topic)
         await socket.receive_json_from()

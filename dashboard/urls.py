@@ -1,3 +1,7 @@
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from dashboard.pages.urls import handler403, handler404, handler500
+
+urlpatterns: list[URLPattern | URLResolver] = [path("", include("dashboard.pages.urls"))]
+
+__all__ = ["handler403", "handler404", "handler500", "urlpatterns"]

@@ -51,7 +51,7 @@ RUN = _terms(
         "CANCELLING_TIMEOUT",
         "Stop timed out",
         "st-timeout",
-        "{workers} did not confirm by {deadline}. New work stays refused. {unknown} unknown.",
+        "{workers} did not confirm by {deadline}. New work stays refused. {effects_are} unknown.",
     ),
     (
         "PAUSING",
@@ -169,10 +169,8 @@ REFUSED = {
 
 REFUSAL_REASON = {
     "stopped": "the run is stopped",
-    "stale version": "its version is stale",
-    "stale-version": "its version is stale",
-    "lost claim": "its claim was lost",
-    "lost-claim": "its claim was lost",
+    "stale_version": "its version is stale",
+    "lost_claim": "its claim is not its own any more",
 }
 
 # The pill beside the workspace; static/live.js says the same words.
@@ -236,8 +234,10 @@ def listed(parts: list[str]) -> str:
 def span(seconds: float) -> str:
     """A length of time in the two largest units: 41 s, 4 min 1 s, 3 h 31 min, 2 d 4 h."""
     whole = max(0, int(seconds))
+    if isinstance(seconds, float) and 0.05 <= seconds < 10:
+        return f"{seconds:.1f} s"
     if whole < 60:
-        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
+        return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     if whole < 86_400:
@@ -254,5 +254,61 @@ SPACES = {"Cc": " ", "Zl": " ", "Zp": " ", "Cs": "", "Co": "", "Cn": ""}
 
 def clean(text: object) -> str:
     """Text of a stranger, fit to be shown on one line: no control, bidi or invisible characters."""
+    return clean_end(text).strip()
+
+
+def clean_end(text: object) -> str:
+    """As `clean`, keeping the space in front: for the lines of indented text."""
     plain = str(text).translate(HIDDEN)
-    return "".join(SPACES.get(unicodedata.category(sign), sign) for sign in plain).strip()
+    return "".join(SPACES.get(unicodedata.category(sign), sign) for sign in plain).rstrip()
+
+
+EVENT = {
+    "run.admitted": "Run admitted",
+    "run.completed": "The runtime reported the end of the run",
+    "run.failed": "The runtime reported a failure",
+    "run.cancelled": "Run closed: every effect settled",
+    "run.unknown": "Run at rest with something still unknown",
+    "step.registered": "Step registered",
+    "step.claimed": "Step claimed",
+    "step.released": "Step released",
+    "step.withheld": "Step withheld before anything was sent",
+    "step.pending": "Step queued again",
+    "step.succeeded": "Step succeeded, says its worker",
+    "step.partial": "Step partly done",
+    "step.failed": "Step failed",
+    "step.unknown": "How the step ended is unknown",
+    "permit.opened": "Permit given",
+    "permit.reported": "Holder reported its call over",
+    "permit.reported_late": "Late report, kept as evidence",
+    "permit.not_sent": "Holder attests: not sent",
+    "permit.not_sent_late": "Late attestation: not sent",
+    "permit.lost": "Lease ran out; the holder is lost",
+    "effect.declared": "Intent recorded",
+    "effect.dispatched": "Effect dispatched",
+    "effect.confirmed": "Effect confirmed",
+    "effect.partial": "Effect partly confirmed",
+    "effect.not_applied": "Effect not applied",
+    "effect.not_started": "Effect never started",
+    "effect.unknown": "Effect unknown",
+    "effect.looked_up": "Provider looked up",
+    "stop.acknowledged": "Stop effective",
+    "stop.fenced": "List of what was in flight is complete",
+    "stop.joined": "Stop pressed again; joined",
+    "stop.after_end": "Stop pressed after the end",
+    "stop.waiting": "Stop waits for its run",
+    "stop.bound": "Waiting stop met its run",
+    "stop.quiet": "Quiet: no worker may start new work",
+    "stop.timed_out": "Stop timed out",
+    "stop.closed": "Stop closed",
+    "retry.scheduled": "Retry scheduled",
+    "retry.due": "Retry due",
+    "report.issued": "Report issued",
+}
+
+
+def event(kind: str) -> str:
+    """An evidence kind in words; an unknown one keeps its own name, readable."""
+    if kind.endswith(".refused"):
+        return f"Refused at {kind.removesuffix('.refused')}"
+    return EVENT.get(kind) or kind.replace(".", " ").replace("_", " ").capitalize()

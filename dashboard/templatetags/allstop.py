@@ -8,6 +8,7 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
@@ -26,7 +27,7 @@ MARKS = {
     "none": "m-none",
     "flight": "m-flight",
 }
-STRIP_MAX = 60  # marks drawn; the text beside them always counts all
+STRIP_MAX = 24  # marks drawn; the text beside them always counts all
 
 
 @register.filter
@@ -79,17 +80,18 @@ def versions(
 
 
 @register.simple_tag
-def ev(seq: int | None, href: str = "") -> SafeString:
-    """A link to one evidence line, `e-204`."""
+def ev(seq: int | None, run_id: str) -> SafeString:
+    """A link to one evidence line of a run, `e-204`."""
     if not seq:
         return mark_safe("")
-    return format_html('<a class="ev" href="{}#e-{}">e-{}</a>', href, seq, seq)
+    url = reverse("evidence", args=[run_id])
+    return format_html('<a class="ev" href="{}?at={}#e-{}">e-{}</a>', url, seq, seq, seq)
 
 
 @register.simple_tag
-def evs(seqs: Iterable[int], href: str = "") -> SafeString:
+def evs(seqs: Iterable[int], run_id: str) -> SafeString:
     """Links to several evidence lines."""
-    return format_html_join(" ", "{}", ((ev(seq, href),) for seq in seqs))
+    return format_html_join(" ", "{}", ((ev(seq, run_id),) for seq in seqs))
 
 
 FORMATS = {"ms": "%H:%M:%S.%f", "s": "%H:%M:%S", "min": "%H:%M", "day": "%-d %b %Y, %H:%M:%S"}
@@ -110,6 +112,18 @@ def moment(at: datetime | None, precision: str = "s", near: datetime | None = No
 
 
 @register.simple_tag
+def moment_text(at: datetime) -> str:
+    """A server time in UTC as plain text, for attributes."""
+    return at.astimezone(UTC).strftime(FORMATS["s"])
+
+
+@register.simple_tag
+def nil() -> SafeString:
+    """An empty value, written out."""
+    return NIL
+
+
+@register.simple_tag
 def ago(at: datetime | None, now: datetime, suffix: str = " ago") -> SafeString:
     """ "4 min ago", counted on by the page; the absolute time stands beside it or in the table."""
     if at is None:
@@ -124,26 +138,37 @@ def ago(at: datetime | None, now: datetime, suffix: str = " ago") -> SafeString:
     )
 
 
-@register.simple_tag
-def strip(marks: list[str], label: str, size: int = 11) -> SafeString:
-    """One mark per thing; filled known, half partly, dashed unknown, hollow not started."""
-    pitch, shown = size + 4, marks[:STRIP_MAX]
+def _marks(kinds: list[str], size: int) -> SafeString:
+    pitch = size + 4
     squares = [
         format_html(
             '<rect class="{}" x="{}" y="1" width="{}" height="{}"/>', MARKS[kind], 1 + i * pitch, size, size
         )
-        for i, kind in enumerate(shown)
+        for i, kind in enumerate(kinds)
     ]
     halves = [
         format_html('<path class="m-half" d="M{} 1h{}l-{} {}z"/>', 1 + i * pitch, size, size, size)
-        for i, kind in enumerate(shown)
+        for i, kind in enumerate(kinds)
         if kind == "partial"
     ]
-    drawn = format_html_join("", "{}", ((part,) for part in squares + halves))
+    return format_html_join("", "{}", ((part,) for part in squares + halves))
+
+
+@register.simple_tag
+def strip(marks: list[str], label: str, size: int = 11) -> SafeString:
+    """One mark per thing; filled known, half partly, dashed unknown, hollow not started."""
+    shown = marks[:STRIP_MAX]
     return format_html(
         '<svg class="strip" width="{}" height="{}" role="img" aria-label="{}">{}</svg>',
-        len(shown) * pitch,
+        len(shown) * (size + 4),
         size + 2,
         label,
-        drawn,
+        _marks(shown, size),
     )
+
+
+@register.simple_tag
+def strip_mark(kind: str) -> SafeString:
+    """One mark for a legend; its word stands beside it."""
+    drawn = _marks([kind], 9)
+    return format_html('<svg class="strip" width="13" height="11" aria-hidden="true">{}</svg>', drawn)

@@ -1,0 +1,237 @@
+"""The rows of one run, read once per page: a fixed number of queries, whatever the run's size.
+
+Lists are bounded; what they leave out is counted, so a page never passes a part off as the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+
+from effects.close import outcome
+from effects.models import Effect, Settlement
+from runs.models import (
+    INCONSEQUENTIAL,
+    Evidence,
+    Permit,
+    PermitState,
+    Refusal,
+    Run,
+    Step,
+    StepStatus,
+    StopRequest,
+    Token,
+    User,
+    Worker,
+)
+
+STEPS, EFFECTS, REFUSALS, LINES, WORKERS = 40, 200, 100, 200, 50
+KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
+DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
+OPEN_QUESTIONS = (Settlement.DISPATCHED, Settlement.UNKNOWN)
+EFFECTIVE = ("stop.acknowledged", "stop.bound")
+QUEUED = (StepStatus.PENDING, StepStatus.CLAIMED, StepStatus.WAITING_APPROVAL)
+
+
+def first(field: str, *states: str) -> Case:
+    """An ordering: rows in one of these states before the rest."""
+    ahead = When(**{f"{field}__in": states}, then=Value(0))
+    return Case(ahead, default=Value(1), output_field=IntegerField())
+
+
+def _rows(what: str, rows: QuerySet[Any], state: str, number: Any) -> QuerySet[Any, Any]:
+    """(what, state, number) per state."""
+    named = rows.order_by().annotate(what=Value(what, CharField())).values_list("what", state)
+    counted: QuerySet[Any, Any] = named.annotate(number=number)
+    return counted
+
+
+class Facts:
+    """Everything the run page and its dialog tell, `as of now`."""
+
+    def __init__(self, run: Run, now: datetime) -> None:
+        self.run = run
+        self.now = now
+
+    @cached_property
+    def stop(self) -> StopRequest | None:
+        """The newest stop of the run, with `presses_n`."""
+        return (
+            StopRequest.objects.filter(run=self.run)
+            .annotate(presses_n=Count("presses"))
+            .order_by("-pk")
+            .first()
+        )
+
+    @cached_property
+    def _counts(self) -> dict[str, Counter[str]]:
+        """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
+        told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
+        told |= {"leak": Counter(), "sent": Counter()}
+        mine = {"run": self.run}
+        steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
+        effects = _rows("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
+        refusals = _rows("refusal", Refusal.objects.filter(**mine), "boundary", Sum("count"))
+        leaks = _rows("leak", self._opened_after_stop(), "permit_id", Count("seq"))
+        consequential = Permit.objects.filter(**mine).exclude(op_class__in=INCONSEQUENTIAL)
+        sent = _rows("sent", consequential, "guard", Count("pk"))
+        for what, state, number in steps.union(effects, refusals, leaks, sent, all=True):
+            told[what][state] += number
+        return told
+
+    def _opened_after_stop(self) -> QuerySet[Evidence]:
+        """Lines are numbered under the run's lock: a later number is a later moment, for certain."""
+        lines = Evidence.objects.filter(stream=self.run.pk)
+        if self.stop is None:
+            return lines.none()
+        effective = lines.filter(stop_id=self.stop.pk, kind__in=EFFECTIVE).order_by("seq").values("seq")[:1]
+        return lines.filter(kind="permit.opened", seq__gt=Subquery(effective))
+
+    @property
+    def step_counts(self) -> Counter[str]:
+        return self._counts["step"]
+
+    @property
+    def settlements(self) -> Counter[str]:
+        return self._counts["effect"]
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How often each boundary refused, repeats counted."""
+        return self._counts["refusal"]
+
+    @property
+    def outcome(self) -> str:
+        """The one outcome of these rows, by the same function that closes the run."""
+        present = [state for state, number in self.settlements.items() if number]
+        return outcome(self.run.status, present, consequential=bool(self._counts["sent"].total()))
+
+    @property
+    def leaks(self) -> Counter[str]:
+        """Permits that were opened after the stop took effect: a breach. Empty, if we are right."""
+        return self._counts["leak"]
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Those in flight or unknown, then the newest; in the order of registration."""
+        busy = first("status", StepStatus.DISPATCHED, StepStatus.UNKNOWN)
+        rows = Step.objects.filter(run=self.run).order_by(busy, "-pk")[:STEPS]
+        return sorted(rows, key=lambda step: step.pk)
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        """In the order of declaration; open questions go first when they are too many. `line`: newest."""
+        about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
+        rows = (
+            Effect.objects.filter(run=self.run).defer("body").annotate(line=Subquery(about.values("seq")[:1]))
+        )
+        chosen = rows.order_by(first("settlement", *OPEN_QUESTIONS), "-pk")[:EFFECTS]
+        return sorted(chosen, key=lambda effect: effect.pk)
+
+    @cached_property
+    def permits(self) -> list[Permit]:
+        """Permits of the steps shown, and every open one."""
+        shown = Q(step__in=[step.pk for step in self.steps]) | Q(state=PermitState.OPEN)
+        return list(Permit.objects.filter(shown, run=self.run).order_by("pk")[: STEPS * 5])
+
+    @cached_property
+    def refusals(self) -> list[Refusal]:
+        return list(Refusal.objects.filter(run=self.run).order_by("first_at", "pk")[:REFUSALS])
+
+    @cached_property
+    def workers(self) -> list[Worker]:
+        return list(Worker.objects.filter(run=self.run).order_by("name")[:WORKERS])
+
+    @cached_property
+    def lines(self) -> list[Evidence]:
+        """The newest evidence lines, oldest first."""
+        newest = Evidence.objects.filter(stream=self.run.pk).order_by("-seq")[:LINES]
+        return sorted(newest, key=lambda line: line.seq)
+
+    @cached_property
+    def last_seq(self) -> int:
+        return self.lines[-1].seq if self.lines else 0
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """What a page calls the actors of the stop."""
+        return name_actors([self.stop.actor] if self.stop else [])
+
+    # counts that read like words ------------------------------------------------------------
+
+    @property
+    def known(self) -> int:
+        return sum(self.settlements[state] for state in KNOWN)
+
+    @property
+    def dispatched(self) -> int:
+        """Effects that were ever sent under a permit."""
+        return sum(self.settlements[state] for state in DISPATCHED_EVER)
+
+    @property
+    def open_questions(self) -> int:
+        return sum(self.settlements[state] for state in OPEN_QUESTIONS)
+
+    @property
+    def unknown(self) -> int:
+        return self.settlements[Settlement.UNKNOWN]
+
+    @property
+    def queued(self) -> int:
+        return sum(self.step_counts[state] for state in QUEUED)
+
+    @property
+    def refused_total(self) -> int:
+        return sum(self.refused.values())
+
+    @property
+    def marks(self) -> list[str]:
+        """One word per effect for a strip, known ones first."""
+        return marks(self.settlements)
+
+
+MARK: dict[str, str] = {
+    Settlement.CONFIRMED: "known",
+    Settlement.NOT_APPLIED: "known",
+    Settlement.PARTIAL: "partial",
+    Settlement.DISPATCHED: "flight",
+    Settlement.UNKNOWN: "unknown",
+    Settlement.ACCEPTED_UNKNOWN: "unknown",
+    Settlement.DECLARED: "none",
+    Settlement.NOT_STARTED: "none",
+}
+
+
+def marks(settlements: Counter[str]) -> list[str]:
+    """Strip marks of settlement counts, in the order of MARK."""
+    return [mark for state, mark in MARK.items() for _ in range(settlements[state])]
+
+
+def name_actors(actors: Iterable[str]) -> dict[str, str]:
+    """Actor ids as names: people by name, tokens by theirs, the rest as they are. Two queries."""
+    ids = {actor for actor in actors if actor}
+    people = {i.removeprefix("user:") for i in ids if i.startswith("user:")}
+    tokens = {i.removeprefix("token:") for i in ids if i.startswith("token:")}
+    named = {i: i for i in ids} | {"system": "Allstop"}
+    if people:
+        named |= {f"user:{u.pk}": str(u) for u in User.objects.filter(pk__in=people)}
+    if tokens:
+        named |= {f"token:{t.pk}": f"token “{t.name}”" for t in Token.objects.filter(pk__in=tokens)}
+    return named

@@ -1,0 +1,268 @@
+"""The run page: what is true of one run now, and the control that stops it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from dashboard import words
+from dashboard.pages.facts import REFUSALS, Facts
+from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
+from dashboard.pages.stages import Stage, clock, holds, presses, stages
+from dashboard.pages.stop import StopForm, preview_of
+from dashboard.pages.timeline import Timeline, timeline
+from dashboard.words import Term
+from effects.models import Effect, Settlement
+from runs import access
+from runs.evidence import topics_of
+from runs.models import Evidence, Refusal, Run, RunStatus, Worker
+
+SILENT = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """One effect of the manifest, as a person reads it. `line` is its newest evidence."""
+
+    effect: Effect
+    term: Term
+    evidence: str
+    plan: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A worker and what it last said; silence is told as silence."""
+
+    worker: Worker
+    state: str
+    silent: bool
+
+
+@dataclass(frozen=True)
+class Dock:
+    """The sticky control: what is in force, and since when."""
+
+    head: str
+    sub: str
+
+
+class RunPage:
+    """The read model of the run page; every derived number is as of `now`."""
+
+    def __init__(self, run: Run, shell: Shell, actor: access.Actor) -> None:
+        self.run, self.now = run, shell.now
+        self.facts = facts = Facts(run, shell.now)
+        owns = actor.user is not None and run.owner_id == actor.user.pk
+        self.may_stop = shell.may_stop or owns
+        quiet = bool(facts.stop and facts.stop.quiet_at)
+        self.chip = words.run_chip(run.status, facts.outcome, quiet=quiet)
+        self.sentence = sentence(facts, self.chip)
+        self.topic = topics_of(run)[0]
+
+    @property
+    def can_start_work(self) -> bool:
+        return bool(self.run.status == RunStatus.ACTIVE)
+
+    @property
+    def title(self) -> str:
+        """`(2?) Stopping · name`: what is open comes first, a tab is narrow."""
+        open_ones = f"({self.facts.unknown}?) " if self.facts.unknown else ""
+        return f"{open_ones}{self.chip.word} · {words.clean(self.run.name)}"
+
+    @property
+    def favicon(self) -> str:
+        if self.facts.unknown:
+            return "unknown"
+        return "needs" if self.run.status == RunStatus.CANCELLING_TIMEOUT else "normal"
+
+    @property
+    def summary(self) -> str:
+        """One line for those who listen: said when it changes, at most each five seconds."""
+        parts = [self.chip.word, f"{self.facts.known} of {self.facts.dispatched} effects known"]
+        parts += [f"{self.facts.unknown} unknown"] if self.facts.unknown else []
+        return ", ".join(parts)
+
+    @property
+    def ungateable(self) -> list[str]:
+        return [words.clean(tool) for tool in self.run.ungateable]
+
+    @property
+    def stages(self) -> list[Stage]:
+        return stages(self.facts)
+
+    @property
+    def timeline(self) -> Timeline:
+        return timeline(self.facts)
+
+    @property
+    def dock(self) -> Dock:
+        return dock(self.facts)
+
+    @property
+    def effects(self) -> list[EffectRow]:
+        return [effect_row(effect) for effect in self.facts.effects]
+
+    @property
+    def effects_total(self) -> int:
+        return self.facts.settlements.total()
+
+    @property
+    def effects_left_out(self) -> int:
+        return self.effects_total - len(self.facts.effects)
+
+    @property
+    def refusals_left_out(self) -> bool:
+        return len(self.facts.refusals) >= REFUSALS
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        return self.facts.refusals
+
+    @property
+    def workers(self) -> list[WorkerRow]:
+        return [worker_row(worker, self.facts) for worker in self.facts.workers]
+
+    @property
+    def lines(self) -> list[tuple[Evidence, str]]:
+        return [(line, words.event(line.kind)) for line in self.facts.lines]
+
+
+def sentence(facts: Facts, chip: Term) -> str:
+    """The lexicon's sentence for this run, with its facts."""
+    stop = facts.stop
+    return chip.say(
+        at=clock(stop.recorded_at) + " UTC" if stop else "",
+        version=stop.version_after if stop else "",
+        open=words.count(facts.open_questions, "effect"),
+        workers=_unconfirmed(facts),
+        deadline=clock(stop.deadline_at) if stop and stop.deadline_at else "",
+        effects=_named_unknowns(facts),
+        effects_are=words.count(facts.unknown, "effect is", "effects are"),
+        who=facts.names.get(stop.actor, "") if stop else "",
+        need="people",
+        done=words.count(facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"], "effect"),
+        not_done=facts.settlements["NOT_APPLIED"] + facts.settlements["NOT_STARTED"],
+    )
+
+
+def _unconfirmed(facts: Facts) -> str:
+    stop = facts.stop
+    silent = [words.clean(w.name) for w in facts.workers if stop and not holds(w, stop)]
+    return words.listed(silent[:3]) or "Work in flight"
+
+
+def _named_unknowns(facts: Facts) -> str:
+    """One unknown by name, more by number."""
+    doubtful = (Settlement.UNKNOWN, Settlement.DISPATCHED, Settlement.ACCEPTED_UNKNOWN)
+    open_ones = [effect for effect in facts.effects if effect.settlement in doubtful]
+    if len(open_ones) == 1:
+        return f"“{words.clean(open_ones[0].title)}”"
+    return words.count(sum(facts.settlements[state] for state in doubtful), "effect")
+
+
+def dock(facts: Facts) -> Dock:
+    """Before a stop: what a stop would meet. After: who asked, how, and until when."""
+    stop, run = facts.stop, facts.run
+    flying = words.count(facts.settlements["DISPATCHED"], "effect")
+    if stop is None:
+        ended = f"Ended {clock(run.ended_at)}." if run.ended_at else ""
+        begun = f"{words.count(facts.queued, 'step')} queued, {flying} in flight."
+        head = "This run may start new work" if run.status == RunStatus.ACTIVE else "This run has ended"
+        return Dock(head, ended or begun)
+    who = facts.names.get(stop.actor, stop.actor)
+    head = f"Stop #{stop.number} recorded by {words.clean(who)}, {clock(stop.recorded_at)}"
+    pressed = f", pressed {words.count(presses(stop), 'time')}" if presses(stop) > 1 else ""
+    return Dock(head, f"{stop.mode.capitalize()}, this run{pressed}. {_until(facts)}")
+
+
+def _until(facts: Facts) -> str:
+    stop = facts.stop
+    assert stop is not None
+    if stop.finished_before:
+        return "The run had already finished; nothing was left to refuse."
+    if stop.closed_at:
+        return f"Closed {clock(stop.closed_at)}."
+    if stop.quiet_at:
+        return f"Quiet since {clock(stop.quiet_at)}."
+    if stop.timed_out_at:
+        return f"Timed out {clock(stop.timed_out_at)}; new work stays refused."
+    if stop.deadline_at is None:
+        return ""
+    left = words.span(int((stop.deadline_at - facts.now).total_seconds()))
+    return f"Times out at {clock(stop.deadline_at)}, in {left}, if work in flight does not end."
+
+
+def effect_row(effect: Effect) -> EffectRow:
+    """An effect with its ground and its declared plan in words."""
+    line = getattr(effect, "line", None)
+    return EffectRow(effect, words.SETTLEMENT[effect.settlement], evidence_of(effect), plan_of(effect), line)
+
+
+def evidence_of(effect: Effect) -> str:
+    """On what ground we say so, in a few words."""
+    match effect.settlement:
+        case Settlement.DECLARED:
+            return f"Intent recorded {clock(effect.declared_at)}"
+        case Settlement.DISPATCHED:
+            return f"Permit given {clock(effect.dispatched_at or effect.declared_at)}"
+        case Settlement.NOT_STARTED:
+            return "Never sent"
+        case Settlement.UNKNOWN | Settlement.ACCEPTED_UNKNOWN:
+            looked = f"; looked up {words.count(effect.checks, 'time')}" if effect.checks else ""
+            return f"{words.clean(effect.why_unknown) or 'No answer'}{looked}".capitalize()
+    when = f", {clock(effect.settled_at)}" if effect.settled_at else ""
+    reference = f": {words.clean(effect.provider_ref)}" if effect.provider_ref else ""
+    return f"{effect.ground.capitalize()}{reference}{when}"
+
+
+def plan_of(effect: Effect) -> str:
+    """The compensation that was declared before the effect, or the declared none."""
+    try:
+        plan: dict[str, Any] = json.loads(bytes(effect.plan) or b"{}")
+    except ValueError:
+        return "declared"
+    if plan.get("none_because"):
+        return f"none: {words.clean(plan['none_because'])}"
+    return words.clean(plan.get("title") or plan.get("kind") or "")
+
+
+def worker_row(worker: Worker, facts: Facts) -> WorkerRow:
+    """`holds v4`, `holds v3`, or `silent`."""
+    silent = facts.now - worker.last_heard_at > SILENT and facts.run.ended_at is None
+    version = worker.confirmed_version
+    state = "silent" if silent else f"holds v{version}" if version else "heard"
+    return WorkerRow(worker, state, silent)
+
+
+def load(request: HttpRequest, run_id: str) -> tuple[RunPage, Shell]:
+    """The page's read model; NotFound for those who may not know of the run."""
+    actor = actor_of(request)
+    run = access.find_run(actor, run_id)
+    shell = build_shell(request, "runs", run.workspace)
+    return RunPage(run, shell, actor), shell
+
+
+@signed_in
+def run_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """GET /runs/<id>/ : the page, or its live region."""
+    page, shell = load(request, run_id)
+    told = {"shell": shell, "now": shell.now, "page": page, "late": words.LATE, "silence": words.SILENCE}
+    if is_region(request):
+        return render(request, "run/_fragment.html", told | {"region": True})
+    dialog = dialog_of(request, page)
+    return render(request, "run/page.html", told | dialog)
+
+
+def dialog_of(request: HttpRequest, page: RunPage) -> dict[str, Any]:
+    """What the Stop dialog needs; nothing where there is none."""
+    if not (page.may_stop and page.can_start_work):
+        return {}
+    origin = request.build_absolute_uri("/").rstrip("/")
+    return {"preview": preview_of(page.facts), "form": StopForm.fresh(), "origin": origin}

@@ -1,0 +1,153 @@
+"""What every page shares: who looks, at which workspace, at which server time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from runs import access
+from runs.models import Membership, User, Workspace
+from runs.store import database_time
+
+
+@dataclass(frozen=True)
+class NavItem:
+    """One entry of the main navigation."""
+
+    word: str
+    href: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class Shell:
+    """The frame: `may` holds the person's rights in the workspace that is shown."""
+
+    now: datetime
+    who: str
+    workspace: Workspace | None
+    workspaces: list[Workspace]
+    may: frozenset[str]
+    nav: list[NavItem]
+    release: str
+
+    @property
+    def may_stop(self) -> bool:
+        return "stop" in self.may
+
+
+def release() -> str:
+    """The installed version; a checkout that was never installed says so."""
+    try:
+        return version("allstop")
+    except PackageNotFoundError:
+        return "from a checkout"
+
+
+def person_of(request: HttpRequest) -> User:
+    """The signed-in person; `signed_in` has seen to it that there is one."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+def actor_of(request: HttpRequest) -> access.Actor:
+    """The person as an actor of verbs."""
+    return access.person(person_of(request), request.META.get("REMOTE_ADDR", ""))
+
+
+def build_shell(request: HttpRequest, current: str, workspace: Workspace | None) -> Shell:
+    """The frame of a page of `workspace` (None: the first one the person belongs to)."""
+    user = person_of(request)
+    members = list(
+        Membership.objects.filter(user=user).select_related("workspace").order_by("workspace__name")
+    )
+    spaces = [member.workspace for member in members]
+    shown = workspace or (spaces[0] if spaces else None)
+    role = next((m.role for m in members if shown and m.workspace_id == shown.pk), None)
+    return Shell(
+        now=database_time(),
+        who=str(user),
+        workspace=shown,
+        workspaces=spaces,
+        may=access.ROLE_MAY[role] if role else frozenset(),
+        nav=_nav(current, shown),
+        release=release(),
+    )
+
+
+def _nav(current: str, workspace: Workspace | None) -> list[NavItem]:
+    query = f"?{urlencode({'workspace': workspace.slug})}" if workspace else ""
+    entries = [("runs", "Runs"), ("first-run", "First run"), ("tokens", "Tokens")]
+    return [NavItem(word, reverse(name) + query, name == current) for name, word in entries]
+
+
+def page(
+    request: HttpRequest, template: str, *, current: str, workspace: Workspace | None = None, **context: Any
+) -> HttpResponse:
+    """Render a page inside the frame."""
+    shell = build_shell(request, current, workspace)
+    return render(request, template, {"shell": shell, "now": shell.now, **context})
+
+
+def workspace_of(request: HttpRequest) -> Workspace:
+    """The workspace that the query names, else the person's first; a foreign one does not exist."""
+    mine = access.workspaces_of(person_of(request))
+    slug = request.GET.get("workspace")
+    found = next((space for space in mine if slug in (None, space.slug)), None)
+    if found is None:
+        raise Http404
+    return found
+
+
+View = Callable[..., HttpResponseBase]
+
+
+def signed_in(view: View) -> View:
+    """For people only. A region or script is told 401; a page leads to the sign-in and back."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.user.is_authenticated:
+            return not_found(view)(request, *args, **kwargs)
+        if request.headers.get("HX-Request") or wants_json(request):
+            return JsonResponse({"detail": "Signed out."}, status=401)
+        return redirect(sign_in_url(request.get_full_path()))
+
+    return guarded
+
+
+def not_found(view: View) -> View:
+    """What a person may not know of is answered exactly as what does not exist."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return view(request, *args, **kwargs)
+        except access.NotFound as absent:
+            raise Http404 from absent
+
+    return guarded
+
+
+def sign_in_url(path: str) -> str:
+    """The sign-in that comes back to `path`."""
+    return f"{reverse('account_login')}?{urlencode({'next': path})}"
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Whether a script asks, and not a person."""
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+def is_region(request: HttpRequest) -> bool:
+    """Whether a live region fetches itself: it gets its fragment, not the page around it."""
+    return request.headers.get("HX-Request") == "true"

@@ -1,0 +1,30 @@
+"""The addresses of the pages, and who answers when there is none."""
+
+from __future__ import annotations
+
+from allauth.account.views import LoginView, LogoutView
+from django.urls import URLPattern, path
+
+from dashboard.pages import evidence, first_run, home, report, run, runs, stop, tokens
+
+urlpatterns: list[URLPattern] = [
+    path("", home.home, name="home"),
+    path("sign-in", LoginView.as_view(), name="account_login"),
+    path("sign-out", LogoutView.as_view(), name="account_logout"),
+    path("theme", home.theme, name="theme"),
+    path("help", home.help_page, name="help"),
+    path("first-run", first_run.first_run, name="first-run"),
+    path("first-run/start", first_run.start_demo, name="start-demo"),
+    path("tokens", tokens.tokens_page, name="tokens"),
+    path("stop", runs.choose_run, name="choose-run"),
+    path("runs/", runs.runs_page, name="runs"),
+    path("runs/<str:run_id>/", run.run_page, name="run"),
+    path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),
+    path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),
+    path("runs/<str:run_id>/evidence", evidence.evidence_page, name="evidence"),
+    path("runs/<str:run_id>/report", report.report_page, name="report"),
+]
+
+handler403 = "dashboard.pages.errors.forbidden"
+handler404 = "dashboard.pages.errors.not_found"
+handler500 = "dashboard.pages.errors.server_error"

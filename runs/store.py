@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -25,6 +26,32 @@ R = TypeVar("R")
 RETRYABLE = {"40P01", "40001", "55P03"}  # deadlock, serialization, lock timeout
 LOST = {"57P01", "57P02", "57P03", "08003", "08006", "08001", None}
 STOP_DEADLINE_S = 20.0
+
+# What a caller wants done with a verb's result in the verb's own transaction, last before its commit.
+_alongside: ContextVar[Callable[[Any], None] | None] = ContextVar("alongside", default=None)
+
+
+@contextmanager
+def alongside(work: Callable[[Any], None]) -> Iterator[None]:
+    """Have each verb called in this block do `work(result)` before it commits.
+
+    Both are kept or neither. It runs again when the verb does (a lock conflict, a lost wire).
+    """
+    before = _alongside.set(work)
+    try:
+        yield
+    finally:
+        _alongside.reset(before)
+
+
+def _once(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """One try of a verb: its transaction, and what was asked for alongside."""
+    with transaction.atomic(durable=True):
+        result = function(*args, **kwargs)
+        work = _alongside.get()
+        if work is not None:
+            work(result)
+        return result
 
 
 def new_id(prefix: str) -> str:
@@ -90,8 +117,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for attempt in range(5):
             try:
-                with transaction.atomic(durable=True):
-                    return function(*args, **kwargs)
+                return _once(function, *args, **kwargs)
             except OperationalError as error:
                 if attempt == 4 or not _worth_another_try(error):
                     raise
@@ -111,7 +137,7 @@ def stop_verb(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if connection.vendor == "sqlite":
-            with _no_waiting():
+            with no_waiting():
                 return _keep_trying(function, *args, **kwargs)
         try:
             return plain(*args, **kwargs)
@@ -128,8 +154,7 @@ def _keep_trying(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) ->
     end = time.monotonic() + STOP_DEADLINE_S
     while True:
         try:
-            with transaction.atomic(durable=True):
-                return function(*args, **kwargs)
+            return _once(function, *args, **kwargs)
         except OperationalError as error:
             if time.monotonic() > end or not _worth_another_try(error):
                 raise
@@ -137,7 +162,7 @@ def _keep_trying(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) ->
 
 
 @contextmanager
-def _no_waiting() -> Iterator[None]:
+def no_waiting() -> Iterator[None]:
     """SQLite's own busy handler backs off and starves a stop; ask each millisecond instead."""
     if connection.in_atomic_block:  # `atomic(durable=True)` will say so
         yield

@@ -153,6 +153,7 @@ SESSION_ENGINE = "django.contrib.sessions.backends.db"
 
 SECURE = bool(ALLSTOP_ORIGINS) and all(origin.startswith("https://") for origin in ALLSTOP_ORIGINS)
 CSRF_TRUSTED_ORIGINS = ALLSTOP_ORIGINS
+CSRF_FAILURE_VIEW = "dashboard.pages.errors.csrf_failed"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0

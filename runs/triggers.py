@@ -30,6 +30,11 @@ def append_only(table: str) -> list[Rule]:
     ]
 
 
+def set_once(*columns: str) -> str:
+    """True when one of these columns has a value and would get another."""
+    return " OR ".join(f"(OLD.{c} IS NOT NULL AND (NEW.{c} IS NULL OR NEW.{c} <> OLD.{c}))" for c in columns)
+
+
 RULES: list[Rule] = [
     Rule(
         "run_version_never_falls",
@@ -49,7 +54,8 @@ RULES: list[Rule] = [
         "run_starts_by_decision",
         "runs_run",
         "UPDATE",
-        "NEW.status = 'ACTIVE' AND OLD.status <> 'ACTIVE' AND NEW.cancel_version <= OLD.cancel_version",
+        "NEW.status = 'ACTIVE' AND OLD.status <> 'ACTIVE'"
+        " AND (OLD.status <> 'PAUSED' OR NEW.cancel_version <= OLD.cancel_version)",
         "only a resume with a new version makes a run ACTIVE",
     ),
     Rule(
@@ -85,12 +91,11 @@ RULES: list[Rule] = [
         "stop_moments_stay",
         "runs_stoprequest",
         "UPDATE",
-        "NEW.recorded_at <> OLD.recorded_at OR NEW.mode <> OLD.mode"
-        " OR (OLD.gate_at IS NOT NULL AND (NEW.gate_at IS NULL OR NEW.gate_at <> OLD.gate_at))"
-        " OR (OLD.fenced_at IS NOT NULL"
-        " AND (NEW.fenced_at IS NULL OR NEW.fenced_at <> OLD.fenced_at))"
-        " OR (OLD.closed_at IS NOT NULL"
-        " AND (NEW.closed_at IS NULL OR NEW.closed_at <> OLD.closed_at))",
+        "NEW.recorded_at <> OLD.recorded_at OR NEW.mode <> OLD.mode OR NEW.actor <> OLD.actor OR "
+        + set_once(
+            *("run_id", "gate_at", "fenced_at", "quiet_at", "timed_out_at", "closed_at"),
+            *("superseded_by_id", "released_at"),
+        ),
         "the moments of a stop request are set once",
     ),
     Rule("stop_stays", "runs_stoprequest", "DELETE", "1=1", "a stop request is never deleted"),

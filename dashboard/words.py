@@ -234,7 +234,7 @@ def listed(parts: list[str]) -> str:
 def span(seconds: float) -> str:
     """A length of time in the two largest units: 41 s, 4 min 1 s, 3 h 31 min, 2 d 4 h."""
     whole = max(0, int(seconds))
-    if isinstance(seconds, float) and 0.05 <= seconds < 10:
+    if seconds != whole and 0.05 <= seconds < 10:
         return f"{seconds:.1f} s"
     if whole < 60:
         return f"{whole} s"

@@ -52,8 +52,9 @@ def test_a_strip_of_a_thousand_effects_draws_two_dozen_and_counts_all_in_words()
 
 
 def test_an_evidence_link_points_at_its_line() -> None:
-    assert render("{% ev 204 %}") == '<a class="ev" href="#e-204">e-204</a>'
-    assert render("{% ev none %}", none=None) == ""
+    link = '<a class="ev" href="/runs/run_1/evidence?at=204#e-204">e-204</a>'
+    assert render("{% ev 204 'run_1' %}") == link
+    assert render("{% ev none 'run_1' %}", none=None) == ""
 
 
 def test_markup_in_a_name_is_shown_not_obeyed() -> None:

@@ -24,7 +24,12 @@ class Command(BaseCommand):
         parser.add_argument("--scale", type=int, default=1, help="repeat more (default: 1)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        words = [*options["names"], "--scale", str(options["scale"]), *(["--json"] if options["json"] else [])]
+        words = [
+            *options["names"],
+            "--scale",
+            str(options["scale"]),
+            *(["--json"] if options["json"] else []),
+        ]
         chosen = [options["database"]] if options["database"] else list(DATABASES)
         codes = [measure(database, words) for database in chosen]
         if any(codes):

@@ -1,0 +1,77 @@
+"""What a benchmark works on: a workspace, a token, runs, and calls of the real verbs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from effects import intents, settle
+from effects.models import Kind
+from runs import access, admission, gate, stops
+from runs.access import Actor
+from runs.guard import Ask, Opened
+from runs.models import Membership, Run, User, Workspace
+from runs.store import new_id
+
+numbers = itertools.count(1)
+
+
+@dataclass
+class World:
+    """One workspace with an agent that may write and a person who may stop."""
+
+    workspace: Workspace
+    agent: Actor
+    person: Actor
+
+    @classmethod
+    def make(cls) -> World:
+        name = new_id("bench")
+        workspace = Workspace.objects.create(name=name, slug=name)
+        user = User.objects.create_user(f"{name}@example.test")
+        Membership.objects.create(user=user, workspace=workspace, role="operator")
+        token, _ = access.issue_token(
+            workspace=workspace, name="bench", scopes=["runs:write", "stop:write"], created_by=user
+        )
+        Kind.objects.create(
+            workspace=workspace,
+            name="bench.write",
+            op_class="external_write",
+            commits="at once",
+            idempotency="the key",
+            compensation="none",
+            durable_before_pause="nothing",
+            when_unknown="look",
+        )
+        return cls(workspace, access.agent(token), access.person(user))
+
+    def run(self) -> Run:
+        admitted = admission.admit(
+            actor=self.agent, workspace_id=self.workspace.pk, new=admission.NewRun(new_id("key"))
+        )
+        assert isinstance(admitted, admission.Admitted)
+        return admitted.run
+
+    def ask(self, run_id: str, version: int = 1) -> Ask:
+        return Ask(run_id, self.agent, "bench-worker", version)
+
+    def stop(self, run_id: str) -> stops.StopAnswer:
+        return stops.request_stop(actor=self.person, wish=stops.Wish(), run_id=run_id)
+
+
+def permit(ask: Ask) -> Opened:
+    """Register a step and open its permit: the gate with its evidence line, no effect row."""
+    opened = gate.dispatch(replace(ask, step_key=new_id("step")))
+    assert isinstance(opened, Opened)
+    return opened
+
+
+def full_step(world: World, ask: Ask) -> None:
+    """Declare + dispatch an effect, look again, report it: the whole step of an agent."""
+    key = new_id("effect")
+    new = intents.Intention(key, "bench.write", b"{}", intents.plan_bytes(none_because="a benchmark"))
+    opened = intents.dispatch(replace(ask, step_key=key), new)
+    assert isinstance(opened, Opened)
+    assert gate.look(opened.permit.pk, opened.permit.token).answer == "open"
+    told = settle.Told("applied")
+    settle.report(actor=world.agent, permit_id=opened.permit.pk, token=opened.permit.token, told=told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import cleandoc
@@ -12,7 +13,7 @@ from .machine import Machine
 
 @dataclass(frozen=True)
 class Arrow:
-    """One move by name: `when` is the first paragraph of its docstring, on one line."""
+    """One move by name: `when` is the first sentence of its docstring."""
 
     name: str
     source: str
@@ -24,7 +25,7 @@ def arrows(model: type[Machine], field: str = "status") -> list[Arrow]:
     """Every arrow of a field, in the order of its states and then by name."""
     order = states(model, field)
     found = [
-        Arrow(t.name, str(t.source), str(t.target), _first_paragraph(t.method.__doc__))
+        Arrow(t.name, str(t.source), str(t.target), _first_sentence(t.method.__doc__))
         for t in _column(model, field).get_all_transitions(model)
     ]
     return sorted(found, key=lambda a: (order.index(a.source), order.index(a.target), a.name))
@@ -75,5 +76,6 @@ def _each(words: Iterable[str]) -> str:
     return " · ".join(dict.fromkeys(words))
 
 
-def _first_paragraph(docstring: str | None) -> str:
-    return " ".join(cleandoc(docstring or "").partition("\n\n")[0].split())
+def _first_sentence(docstring: str | None) -> str:
+    text = " ".join(cleandoc(docstring or "").split())
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]

@@ -284,6 +284,7 @@ class Step(Machine):
                 name="step_leased",
                 condition=Q(status__in=["CLAIMED", "DISPATCHED"]),
             ),
+            models.Index(fields=["due_at"], name="step_due", condition=Q(due_at__isnull=False)),
         )
 
     def __str__(self) -> str:

@@ -172,9 +172,12 @@ class Effect(Machine):
 
     @transition(field="settlement", source=["DISPATCHED"], target="DECLARED")
     @staticmethod
-    def take_back() -> Changes:
-        """Its permit was NOT_SENT, by its own token."""
-        return {}
+    def take_back(queued_at: Any = None) -> Changes:
+        """Its permit was NOT_SENT, by its own token.
+
+        `queued_at`: it was our executor's, which asks again.
+        """
+        return {"queued_at": queued_at}
 
     @transition(
         field="settlement",

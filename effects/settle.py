@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from runs.access import Actor, NotFound, demand
+from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from runs.stops import withheld_line
-from runs.store import after, verb
+from runs.store import Now, after, verb
 
 from . import close
 from .models import Effect, Ground, Settlement
@@ -153,7 +153,7 @@ def settle_by_report(effect: Effect, told: Told, actor: Actor, late: bool) -> li
     elif told.outcome == "not_applied" or (told.outcome == "not_sent" and was != Settlement.DISPATCHED):
         Effect.deny(effect, Ground.REPORTED, **facts)
     elif told.outcome == "not_sent":
-        Effect.take_back(effect)
+        Effect.take_back(effect, Now() if actor is EXECUTOR else None)
     elif was == Settlement.DISPATCHED:
         lose(effect, told.detail or "the worker could not say")
     else:

@@ -27,6 +27,7 @@ from .guard import (
     Refusal,
     gate_of_permit,
     lock_run,
+    policies_open,
     refuse,
     view,
     why_not,
@@ -194,7 +195,7 @@ def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
         token = _token()
         Step.claim(Step.objects.filter(pk=step.pk), ask.worker, token, ask.seen_version, lease)
         Step.dispatch(Step.objects.filter(pk=step.pk, claim_token=token), lease)
-        step.claim_token = token
+        step.claim_token, step.attempt = token, step.attempt + 1
         return step
     mine = Step.objects.filter(pk=step.pk, claim_token=ask.claim_token, lease_until__gt=Now())
     if not ask.claim_token:
@@ -277,6 +278,7 @@ def look(permit_id: str, token: str) -> Look:
             gate=gate_of_permit(),
             status=F("run__status"),
             version=F("run__cancel_version"),
+            policies=F("run__policy_epochs"),
         )
         .first()
     )
@@ -286,7 +288,7 @@ def look(permit_id: str, token: str) -> Look:
     answer = "open"
     if row.state != PermitState.OPEN:
         answer = "ended"
-    elif not seen.gate:
+    elif not seen.gate or not policies_open(seen.policies):
         answer = "shut"
     elif row.permit_until <= seen.looked_at:
         answer = "expired"

@@ -250,8 +250,14 @@ def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) 
     )
 
 
+def policies_open(epochs: dict[str, int]) -> bool:
+    """Each of these policies is open at its epoch; no query without policies."""
+    gates = (Policy.objects.filter(pk=pk, gate=Gate.OPEN, epoch=epoch) for pk, epoch in epochs.items())
+    return all(gate.exists() for gate in gates)
+
+
 def gate_of_permit() -> Exists:
-    """The run is ACTIVE at the permit's version, under open scopes at the epochs of admission."""
+    """The run is ACTIVE at the permit's version, its workspace and session open at the admission's epochs."""
     session_open = Q(session__isnull=True) | Q(session__gate=Gate.OPEN, session__epoch=F("session_epoch"))
     return Exists(
         Run.objects.filter(

@@ -1,0 +1,365 @@
+"""The wire's shapes of this room: runs with their outcome, effects, reports, kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from runs.evidence import canonical
+from runs.fields import (
+    Class,
+    In,
+    Key,
+    Moment,
+    Name,
+    Note,
+    Out,
+    Seconds,
+    ShortName,
+    Token,
+    Version,
+    Worker,
+    lines,
+    plain,
+    sized,
+    visible,
+)
+from runs.models import Run, StopRequest
+from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
+
+from .models import Effect, Kind
+
+PART = 64 * 1024  # bytes of a result, of items, of usage
+
+
+def storable(value: Any) -> Any:
+    """A JSON value of at most 64 KiB without U+0000, which no database keeps."""
+    if any("\0" in text for text in _texts(value)):
+        raise PydanticCustomError("characters", "Input may not hold the character U+0000")
+    if len(canonical(value).encode()) > PART:
+        raise PydanticCustomError("size", "Input should have at most 64 KiB as JSON")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(text for item in value.values() for text in _texts(item))]
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+AnyJson = Annotated[Any, AfterValidator(storable)]
+Body = Annotated[str, StringConstraints(strict=True)]  # raw text, kept byte for byte
+Answer = Annotated[str, sized(2000, 1), AfterValidator(lines)]
+Url = Annotated[str, sized(2000, 1), AfterValidator(visible)]
+Duration = Annotated[int, Field(strict=True, ge=0, le=31_536_000)]
+HttpStatus = Annotated[int, Field(strict=True, ge=100, le=599)]
+JsonPath = Annotated[str, sized(200, 1), AfterValidator(visible)]
+
+
+# runs ---------------------------------------------------------------------------------------------
+
+
+class RunOut(Out):
+    """A run. `outcome` follows from the rows as they stand; `stop` is the newest one."""
+
+    id: str
+    key: str
+    name: str
+    workspace_id: str
+    session: str
+    agent: str
+    runtime: str
+    labels: dict[str, str]
+    ungateable: list[str]
+    status: str
+    cancel_version: int
+    outcome: str
+    summary: str
+    drill: bool
+    started_at: datetime
+    ended_at: datetime | None
+    last_heard_at: datetime | None
+    stop: StopBrief | None
+    url: str
+
+
+def run_out(run: Run, stop: StopRequest | None, outcome: str, url: str) -> dict[str, Any]:
+    """A run (with its session selected) on the wire."""
+    derived = {
+        "session": run.session.key if run.session else "",
+        "outcome": outcome,
+        "started_at": run.admitted_at,
+        "stop": stop_brief(stop),
+        "url": url,
+    }
+    told = {name: getattr(run, name) for name in RunOut.model_fields if name not in derived}
+    return RunOut.model_validate(told | derived).wire()
+
+
+class RunsOut(Page):
+    """A page of runs."""
+
+    items: list[RunOut]
+
+
+class CompleteIn(In):
+    """The runtime's word that the run completed, at the version it saw."""
+
+    seen_version: Version
+    worker: ShortName = ""
+    summary: Note = ""
+
+
+class FailIn(In):
+    """The runtime's word that the run failed."""
+
+    seen_version: Version | None = None
+    worker: ShortName = ""
+    summary: Note = ""
+
+
+class FinishIn(In):
+    """How a step ended, as its worker says."""
+
+    claim_token: Token
+    result: Literal["succeeded", "partial", "failed", "unknown"]
+    detail: Note = ""
+    reported_at: Moment | None = None
+
+
+# effects ------------------------------------------------------------------------------------------
+
+
+class PlanIn(In):
+    """What would lessen this effect, or the reason why there is nothing."""
+
+    kind: Annotated[str, sized(120), AfterValidator(visible)] = ""
+    title: Name = ""
+    body: Body = ""
+    none_because: Note = ""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.none_because and (self.kind or self.title or self.body):
+            raise PydanticCustomError("plan", "Give either kind (with title, body) or none_because")
+        return self
+
+
+class NewEffectIn(In):
+    """An effect before it is sent. `body` is the very text that is sent; its bytes are kept."""
+
+    key: Key
+    kind: Annotated[str, sized(120, 1), AfterValidator(visible)]
+    op_class: Class | None = Field(default=None, alias="class")
+    target: Name = ""
+    title: Name = ""
+    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    step: StepRef
+    worker: Worker
+    seen_version: Version
+    body: Body = ""
+    plan: PlanIn
+    dispatch: StrictBool = True
+    lease_s: Seconds = 30
+
+
+class DispatchIn(In):
+    """Ask to send a declared effect, or one that is known not to have been applied."""
+
+    step_claim_token: Token
+    worker: Worker
+    seen_version: Version
+    lease_s: Seconds = 30
+
+
+class EffectOut(Out):
+    """An effect. `settlement` is what is known of it, on `ground`; `queued`: our executor will send it."""
+
+    id: str
+    run_id: str
+    step_id: str
+    key: str
+    kind: str
+    op_class: str = Field(serialization_alias="class")
+    target: str
+    title: str
+    amount: str
+    settlement: str
+    ground: str
+    contradicted: bool
+    late: bool
+    attempt: int
+    body_digest: str
+    plan: dict[str, str]
+    result: Any
+    items: Any
+    provider_ref: str
+    why_unknown: str
+    queued: bool
+    declared_at: datetime
+    dispatched_at: datetime | None
+    settled_at: datetime | None
+    unknown_since: datetime | None
+    next_check_at: datetime | None
+    check_until: datetime | None
+    checks: int
+
+
+def effect_out(effect: Effect) -> dict[str, Any]:
+    """An effect on the wire; its body is not repeated, its digest is."""
+    derived = {
+        "kind": effect.kind_name,
+        "plan": json.loads(bytes(effect.plan) or b"{}"),
+        "queued": effect.queued_at is not None,
+    }
+    told = {name: getattr(effect, name) for name in EffectOut.model_fields if name not in derived}
+    return EffectOut.model_validate(told | derived).wire()
+
+
+class EffectsOut(Page):
+    """A page of effects."""
+
+    items: list[EffectOut]
+
+
+class EffectAnswer(Out):
+    """The gate's answer for an effect: a permit, or none and why not."""
+
+    effect: EffectOut
+    permit: PermitOut | None
+    queued: bool = False
+    known: Literal["settled", "must_wait"] | None = None
+    what_to_do: str | None = None
+    result: Any = None
+
+
+class ReportIn(In):
+    """What became of a call. `not_sent`: only from a holder that never received "open"."""
+
+    claim_token: Token
+    outcome: Literal["applied", "partial", "not_applied", "unknown", "not_sent"]
+    result: AnyJson = None
+    provider_ref: Name = ""
+    items: AnyJson = None
+    detail: Note = ""
+    usage: Annotated[dict[str, Any], AfterValidator(storable)] = {}
+    reported_at: Moment | None = None
+
+
+class ReportAnswer(Out):
+    """The permit and its effect after the report. `late`: it came after the lease, or after the run."""
+
+    permit: PermitOut
+    effect: EffectOut | None
+    late: bool
+
+
+# kinds --------------------------------------------------------------------------------------------
+
+
+class PresentIf(In):
+    """When an answer means that the effect is there."""
+
+    status: HttpStatus = 200
+    json_path: JsonPath | None = None
+    equals: AnyJson = None
+
+
+class LookUpIn(In):
+    """How to ask what happened. `{key}` in the address is the effect key; paths are dotted (data.0.id).
+
+    key_path: where an object says its key; another one is another object. partial_path leads to what
+    is missing or, with partial_equals, to the word for it; items to what to keep of it.
+    """
+
+    url: Url
+    method: Literal["GET"] = "GET"
+    present_if: PresentIf | None = None
+    absent_status: list[HttpStatus] = Field(default=[404], max_length=20)
+    key_path: JsonPath | None = None
+    partial_path: JsonPath | None = None
+    partial_equals: AnyJson = None
+    items: JsonPath | None = None
+    count_path: JsonPath | None = None
+    ref_path: JsonPath | None = None
+
+
+class SendIn(In):
+    """How our executor sends it: one request, with the effect key as Idempotency-Key."""
+
+    url: Url
+    method: Literal["POST", "PUT", "PATCH", "DELETE"] = "POST"
+    content_type: Annotated[str, sized(100, 1), AfterValidator(visible)] = "application/json"
+    ref_path: JsonPath | None = None
+
+
+class KindIn(In):
+    """A kind and its six answers: commits … when_unknown. Times are in seconds."""
+
+    op_class: Class = Field(alias="class")
+    provider: Literal["http", "outside"] = "outside"
+    title: Annotated[str, sized(200), AfterValidator(plain)] = ""
+    commits: Answer
+    tells_apart: list[Answer] = Field(min_length=1, max_length=20)
+    key: Answer
+    compensation: Answer
+    durable_before_pause: Answer
+    when_unknown: Answer
+    lookup: LookUpIn | None = None
+    send: SendIn | None = None
+    settle_window_s: Duration = 60
+    check_every_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
+        default=[], max_length=20
+    )
+    check_for_s: Duration = 86_400
+    key_fencing: StrictBool = False
+    key_retention_s: Duration = 86_400
+
+
+class KindOut(Out):
+    """A registered kind."""
+
+    id: str
+    name: str
+    op_class: str = Field(serialization_alias="class")
+    provider: str
+    title: str
+    commits: str
+    tells_apart: list[str]
+    key: str
+    compensation: str
+    durable_before_pause: str
+    when_unknown: str
+    lookup: dict[str, Any] | None
+    send: dict[str, Any] | None
+    settle_window_s: int
+    check_every_s: list[float]
+    check_for_s: int
+    key_fencing: bool
+    key_retention_s: int
+    created_at: datetime
+    updated_at: datetime
+
+
+def kind_out(kind: Kind) -> dict[str, Any]:
+    """A kind on the wire."""
+    derived: Mapping[str, Any] = {
+        "key": kind.idempotency,
+        "lookup": kind.lookup or None,
+        "send": kind.send or None,
+    }
+    told = {name: getattr(kind, name) for name in KindOut.model_fields if name not in derived}
+    return KindOut.model_validate({**told, **derived}).wire()
+
+
+class KindsOut(Page):
+    """A page of kinds."""
+
+    items: list[KindOut]

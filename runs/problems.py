@@ -1,0 +1,140 @@
+"""What the API says when it does not do what was asked: RFC 9457 problem documents.
+
+Every document names its type, says what happened and what to do. docs/problems.md lists the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import cleandoc
+from typing import Any
+
+from django.http import HttpResponse
+
+from .access import NotAllowed, NotFound
+from .admission import RunKeyReused
+from .evidence import canonical
+from .guard import LOST, STALE, STOPPED, WHAT_TO_DO, Refusal
+
+# Type name: (HTTP status, title). The wire's type is /problems/<name>.
+PROBLEMS: dict[str, tuple[int, str]] = {
+    "already-reported": (409, "This permit was reported otherwise before"),
+    "effect-key-reused": (422, "This effect key belongs to another effect"),
+    "idempotency-key-in-progress": (409, "A request with this key is still in progress"),
+    "idempotency-key-invalid": (400, "The Idempotency-Key can't be used"),
+    "idempotency-key-missing": (400, "The Idempotency-Key is missing"),
+    "idempotency-key-reused": (422, "This Idempotency-Key belongs to another request"),
+    "internal-error": (500, "We could not answer"),
+    "invalid-request": (422, "The request has fields that can't be used"),
+    "lost-claim": (409, "This claim is not yours any more"),
+    "malformed-body": (400, "The body can't be read"),
+    "method-not-allowed": (405, "This address does not take that method"),
+    "no-plan": (422, "A plan is missing"),
+    "no-run-named": (422, "Your stop was NOT recorded: it names no run"),
+    "not-allowed": (403, "This token may not do that"),
+    "not-found": (404, "There is nothing here"),
+    "not-quiet": (409, "Something is still open"),
+    "not-recorded": (503, "Your stop is not confirmed"),
+    "nothing-dispatched": (409, "This step crossed no boundary"),
+    "nothing-to-resume": (409, "There is nothing to resume"),
+    "run-key-reused": (422, "This run key belongs to another run"),
+    "stale-version": (409, "The run goes on at another version"),
+    "stopped": (409, "The gate is shut"),
+    "store-unavailable": (503, "The store did not answer"),
+    "token-missing": (401, "A token is needed"),
+    "token-refused": (401, "This token is not accepted"),
+    "too-large": (413, "The body is too large"),
+    "too-many-failed-tokens": (429, "Too many tokens that are not accepted"),
+    "unsettled": (409, "A permit of this step is still open"),
+}
+MEDIA_TYPE = "application/problem+json"
+REFUSED = {STOPPED: "stopped", STALE: "stale-version", LOST: "lost-claim"}
+SCOPES = {"read": "runs:read", "write": "runs:write", "stop": "stop:write", "kinds": "kinds:write"}
+# Errors that carry their sentence as a docstring; the rooms above add their own.
+NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused"}
+
+
+class Problem(Exception):
+    """A request ends here. `name` is a key of PROBLEMS; `members` stand beside the five of RFC 9457."""
+
+    def __init__(
+        self, name: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
+    ) -> None:
+        super().__init__(name)
+        self.name, self.detail, self.members = name, detail, members
+        self.headers = dict(headers or {})
+
+    @property
+    def status(self) -> int:
+        return PROBLEMS[self.name][0]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON object that is sent."""
+        status, title = PROBLEMS[self.name]
+        told = {"type": f"/problems/{self.name}", "title": title, "status": status, "detail": self.detail}
+        return {**told, **self.members}
+
+
+def respond(problem: Problem) -> HttpResponse:
+    """The problem as an HTTP answer."""
+    text = canonical(problem.document)
+    return HttpResponse(text, MEDIA_TYPE, problem.status, headers=problem.headers)
+
+
+def not_found() -> Problem:
+    """One body for what is absent and for what belongs to others."""
+    return Problem("not-found", "Nothing that you may see has this address. Check the id and the token.")
+
+
+def invalid(field: str, message: str) -> Problem:
+    """One field that can't be used."""
+    return invalid_fields([{"field": field, "message": message}])
+
+
+def invalid_fields(errors: list[dict[str, str]]) -> Problem:
+    """The fields that can't be used, each with its sentence."""
+    first = errors[0]
+    detail = f"{first['field']}: {first['message']}. Nothing was changed; correct the fields in `errors`."
+    return Problem("invalid-request", detail, errors=errors)
+
+
+def refused(refusal: Refusal) -> Problem:
+    """The gate said no: who said it, both versions, and what the worker should do."""
+    told = f"Refused at {refusal.boundary}; the run is {refusal.run_status}." if refusal.run_status else ""
+    return Problem(
+        REFUSED[refusal.reason],
+        f"{told} {refusal.what_to_do}".strip(),
+        boundary=refusal.boundary,
+        carried_version=refusal.carried_version,
+        current_version=refusal.current_version,
+        run_status=refusal.run_status,
+        stop_id=refusal.stop_id,
+        step_id=refusal.step_id,
+        effect_key=refusal.effect_key,
+        what_to_do=refusal.what_to_do,
+        refusal_count=refusal.count,
+    )
+
+
+def of(error: Exception) -> Problem | None:
+    """The problem for an error of a verb, or None when it is none of ours."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, NotFound):
+        return not_found()
+    if isinstance(error, NotAllowed):
+        return not_allowed(SCOPES.get(str(error.args[0]), "") if error.args else "")
+    name = next((NAMES[cls] for cls in type(error).__mro__ if cls in NAMES), None)
+    if name is None:
+        return None
+    problem = Problem(name, " ".join(cleandoc(type(error).__doc__ or "").split()))
+    if name == "lost-claim":
+        problem.members["what_to_do"] = WHAT_TO_DO[LOST]
+    return problem
+
+
+def not_allowed(scope: str = "") -> Problem:
+    """The token is known here, but not for that."""
+    need = f"It needs the scope {scope}" if scope else "It is bound to one run"
+    return Problem("not-allowed", f"{need}. Ask an admin for another token; nothing was changed.")

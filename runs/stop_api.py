@@ -1,0 +1,215 @@
+"""The API of stopping. A press is never refused for its form, and never counted as recorded too early."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from ninja import Router
+
+from . import access, bodies, cursors, stops, wishes
+from .access import Actor, NotAllowed, NotFound
+from .api import MAY_KEY, READ, Cursor, Limit
+from .idempotency import HEADER, reply, send, unquoted
+from .models import InFlight, Press, StopRequest
+from .problems import Problem, not_allowed
+from .schemas import ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
+from .stops import StopAnswer, Wish
+from .store import alongside
+from .tokens import actor_of, home_of, note_use, spaces_of
+
+log = logging.getLogger(__name__)
+PRESS = frozenset({401, 403, 404, 503})
+router = Router(by_alias=True)
+
+
+def _body_of(schema: type[StopIn]) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema.model_json_schema()}}
+    return {**MAY_KEY, "requestBody": {"content": content, "required": schema is StopOfKeyIn}}
+
+
+@router.post(
+    "/runs/{id:run_id}/stops",
+    response={200: StopOut, 201: StopOut, PRESS: ProblemOut},
+    openapi_extra=_body_of(StopIn),
+)
+def stop_run(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Stop a run. 201 a new stop, 200 joined or already finished, 503 NOT recorded. No body is needed."""
+    return press(request, _wish(request), run_id=run_id)
+
+
+@router.post(
+    "/stops",
+    response={200: StopOut, 201: StopOut, PRESS | {422}: ProblemOut},
+    openapi_extra=_body_of(StopOfKeyIn),
+)
+def stop_key(request: HttpRequest) -> HttpResponse:
+    """Stop the run with this key, also before it is registered: the stop then waits for it."""
+    run_key = wishes.run_key_of(bodies.take(request), request.headers)
+    if not run_key:
+        raise Problem("no-run-named", 'Name the run: {"run_key": "…"}, or post to /runs/{id}/stops.')
+    actor = actor_of(request)
+    _only_its_own(actor, run_key)
+    return press(request, _wish(request), workspace_id=home_of(actor), run_key=run_key)
+
+
+def _only_its_own(actor: Actor, run_key: str) -> None:
+    """A token of one run stops no other, whether that exists or not."""
+    bound = actor.token.run if actor.token and actor.token.run_id else None
+    if bound is not None and bound.key != run_key:
+        raise not_allowed()
+
+
+def _wish(request: HttpRequest) -> Wish:
+    try:
+        data = bodies.take(request)
+    except OSError:  # the rest of the body never came; the wish to stop did
+        data = b""
+    return wishes.read_wish(data, request.headers)
+
+
+def press(request: HttpRequest, wish: Wish, **target: str) -> HttpResponse:
+    """One press, and the answer that its own transaction held at its commit."""
+    actor, told = actor_of(request), _Told()
+    try:
+        with alongside(told.keep):
+            answer = stops.request_stop(actor=actor, wish=wish, **target)
+    except (NotFound, NotAllowed):
+        raise
+    except Exception as error:
+        log.exception("a stop was not confirmed")
+        raise not_recorded(request, perhaps=told.body is not None) from error
+    assert told.body is not None
+    if actor.token is not None:
+        note_use(actor.token)
+    is_new = told.body["created"] and not told.body["already_finished"]
+    return send(reply(201 if is_new else 200, told.body), replayed=answer.repeated)
+
+
+class _Told:
+    """The answer of a press, read before the commit: once it is there, the commit was at least tried."""
+
+    body: dict[str, Any] | None = None
+
+    def keep(self, result: Any) -> None:
+        if isinstance(result, StopAnswer):
+            self.body = _after_press(result)
+
+
+def _after_press(answer: StopAnswer) -> dict[str, Any]:
+    stop, press = answer.stop, answer.press
+    first = Press.objects.filter(stop=stop).order_by("pk").values_list("pk", flat=True).first() == press.pk
+    return stop_out(
+        _counted(StopRequest.objects.filter(pk=stop.pk)).get(),
+        _in_flight([stop.pk]).get(stop.pk, []),
+        created=first,
+        joined=not first,
+        finished=press.answer == "finished",
+        ignored=press.ignored,
+    )
+
+
+def not_recorded(request: HttpRequest, *, perhaps: bool) -> Problem:
+    """Nobody confirms this stop. `perhaps`: its commit was tried, and the answer to that was lost."""
+    key = unquoted(request.headers.get(HEADER) or "")
+    again = "Try again with the same Idempotency-Key" if key else "Try again"
+    if perhaps:
+        detail = f"We do not know whether your stop was recorded. {again}: there will be one stop."
+    else:
+        detail = f"Your stop was NOT recorded. The run may still start work. {again}."
+    return Problem(
+        "not-recorded",
+        detail,
+        headers={"Retry-After": "1"},
+        recorded=None if perhaps else False,
+        idempotency_key=key or None,
+    )
+
+
+# reading ------------------------------------------------------------------------------------------
+
+
+@router.get("/stops/{id:stop_id}", response={200: StopOut, READ: ProblemOut})
+def read_stop(request: HttpRequest, stop_id: str) -> HttpResponse:
+    """One stop request as it stands now."""
+    stop = _counted(StopRequest.objects.filter(pk=stop_id)).first()
+    if stop is None:
+        raise NotFound("stop")
+    _demand_reading(actor_of(request), stop)
+    return send(reply(200, stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []))))
+
+
+def _demand_reading(actor: Actor, stop: StopRequest) -> None:
+    if stop.run is not None:
+        access.demand(actor, "read", stop.run)
+        return
+    access.demand_workspace(actor, "read", stop.workspace_id)
+    if actor.token is not None and actor.token.run_id is not None:
+        raise NotFound("stop")
+
+
+@router.get("/stops", response={200: StopsOut, READ: ProblemOut})
+def list_stops(request: HttpRequest, cursor: Cursor = "", limit: Limit = 50) -> HttpResponse:
+    """The stop requests that you may see, newest first."""
+    actor = actor_of(request)
+    rows = StopRequest.objects.filter(workspace_id__in=spaces_of(actor))
+    if actor.token is not None and actor.token.run_id is not None:
+        rows = rows.filter(run_id=actor.token.run_id)
+    found, after = cursors.page(_counted(rows), cursor, limit)
+    permits = _in_flight([stop.pk for stop in found])
+    return send(reply(200, cursors.listed([stop_out(s, permits.get(s.pk, [])) for s in found], after)))
+
+
+def _counted(rows: QuerySet[StopRequest]) -> QuerySet[Any, Any]:
+    return rows.select_related("run").annotate(presses_n=Count("presses"))
+
+
+def _in_flight(stop_ids: list[str]) -> dict[str, list[InFlight]]:
+    found: dict[str, list[InFlight]] = {}
+    rows = InFlight.objects.filter(stop_id__in=stop_ids).select_related("permit").order_by("permit_id")
+    for row in rows:
+        found.setdefault(row.stop_id, []).append(row)
+    return found
+
+
+def stop_out(
+    stop: Any,
+    in_flight: list[InFlight],
+    *,
+    created: bool = False,
+    joined: bool = False,
+    finished: bool = False,
+    ignored: list[str] | None = None,
+) -> dict[str, Any]:
+    """A stop (with `presses_n`) on the wire; `created`, `joined`, `finished`, `ignored` are of one press."""
+    waiting = stop.run_id is None and stop.closed_at is None
+    finished = finished or stop.finished_before
+    derived = {
+        "created": created,
+        "joined": joined,
+        "already_finished": finished,
+        "waiting": waiting,
+        "presses": stop.presses_n,
+        "in_flight": [in_flight_out(row) for row in in_flight],
+        "ignored": ignored or [],
+        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting),
+    }
+    told = {name: getattr(stop, name) for name in StopOut.model_fields if name not in derived}
+    return StopOut.model_validate(told | derived).wire()
+
+
+def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool) -> str:
+    """What a person should know of it, in one line."""
+    name = f"Stop #{stop.number}"
+    if finished:
+        done = f"Your request was added to {name.lower()}" if joined else f"{name} is recorded"
+        return f"The run had already finished. {done}; nothing was left to refuse."
+    if waiting:
+        return f"{name} is recorded and waits for its run until {stop.ends_at:%Y-%m-%d %H:%M} UTC."
+    if stop.run_id is None:
+        return f"{name} has ended: its run never came."
+    if joined:
+        return f"Already stopping since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC. Added to {name.lower()}."
+    return f"{name} is recorded. New work is refused from version {stop.version_after}."

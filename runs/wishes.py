@@ -1,0 +1,145 @@
+"""Reading a press of Stop. Nothing refuses it: what can't be read is left out and named."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import TypeAdapter, ValidationError
+
+from . import bodies
+from .fields import UNSEEN, Key, Moment
+from .idempotency import HEADER, unquoted
+from .models import Mode
+from .problems import Problem
+from .stops import DEADLINE_S, Wish
+
+NOTE, REASON, MODE = 2000, 40, 40  # characters that are kept
+SHORTEST_S, LONGEST_S = 1, 86_400
+NAMES_TOLD = 20
+BUILT: tuple[str, ...] = (Mode.CANCEL,)  # the first is the mildest
+_moment: TypeAdapter[datetime] = TypeAdapter(Moment)
+_key: TypeAdapter[str] = TypeAdapter(Key)
+
+
+def read_wish(request_body: bytes, headers: Mapping[str, str]) -> Wish:
+    """The press in a request's body (JSON, or a form) and Idempotency-Key. Never raises."""
+    ignored: list[str] = []
+    fields = _fields_of(request_body, headers.get("Content-Type", ""), ignored)
+    return wish_of(fields, headers.get(HEADER) or "", ignored)
+
+
+def run_key_of(request_body: bytes, headers: Mapping[str, str]) -> str:
+    """The run key that a press names in its body, or "" when there is none that a run could have."""
+    found = _fields_of(request_body, headers.get("Content-Type", ""), []).get("run_key")
+    try:
+        return _key.validate_python(found)
+    except ValidationError:
+        return ""
+
+
+def wish_of(fields: Mapping[str, Any], key: str, ignored: list[str]) -> Wish:
+    """The press in these fields; `ignored` holds what was left out before."""
+    reader = _Reader(fields, ignored)
+    requested, mode = reader.mode()
+    wish = Wish(
+        mode=mode,
+        requested_mode=requested,
+        reason=reader.reason(),
+        note=reader.note(),
+        deadline_s=reader.deadline(),
+        key=unquoted(key),
+        reported_at=reader.moment(),
+        ignored=reader.ignored,
+    )
+    if key and not wish.key:
+        reader.ignored.append("Idempotency-Key: 1 to 255 printable ASCII characters")
+    reader.unknown()
+    return wish
+
+
+def _fields_of(data: bytes, kind: str, ignored: list[str]) -> Mapping[str, Any]:
+    if bodies.too_large(data):
+        ignored.append(f"body: larger than {bodies.LIMIT} bytes")
+        return {}
+    try:
+        if kind.startswith("application/x-www-form-urlencoded"):
+            return dict(parse_qsl(data.decode(), max_num_fields=100))
+        return bodies.read_object(data)
+    except (Problem, ValueError):
+        ignored.append("body: it could not be read")
+        return {}
+
+
+@dataclass
+class _Reader:
+    fields: Mapping[str, Any]
+    ignored: list[str] = field(default_factory=list)
+
+    def mode(self) -> tuple[str, str]:
+        """The mode as it was asked for, and the one that is recorded."""
+        asked = self.fields.get("mode")
+        if asked is None:
+            return "", BUILT[0]
+        text = shown(asked, MODE) if isinstance(asked, str) else ""
+        if text in BUILT:
+            return text, text
+        self.ignored.append(f"mode: recorded as {BUILT[0]}")
+        return text, BUILT[0]
+
+    def reason(self) -> str:
+        return self._text("reason", REASON, shown) or "other"
+
+    def note(self) -> str:
+        return self._text("note", NOTE, storable)
+
+    def _text(self, name: str, longest: int, clean: Callable[[str, int], str]) -> str:
+        found = self.fields.get(name, "")
+        if not isinstance(found, str):
+            self.ignored.append(f"{name}: not a text")
+            return ""
+        kept = clean(found, longest)
+        if kept != found:
+            self.ignored.append(f"{name}: characters that can't be kept, or beyond {longest}")
+        return kept
+
+    def deadline(self) -> int:
+        found = self.fields.get("deadline_s", DEADLINE_S)
+        if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 7:
+            found = int(found)  # a form has only texts
+        if isinstance(found, int) and not isinstance(found, bool) and SHORTEST_S <= found <= LONGEST_S:
+            return found
+        self.ignored.append(f"deadline_s: {SHORTEST_S} to {LONGEST_S} whole seconds; {DEADLINE_S} taken")
+        return DEADLINE_S
+
+    def moment(self) -> datetime | None:
+        if self.fields.get("requested_at") is None:
+            return None
+        try:
+            return _moment.validate_python(self.fields["requested_at"])
+        except ValidationError:
+            self.ignored.append("requested_at: not a moment with its zone")
+            return None
+
+    def unknown(self) -> None:
+        known = {"mode", "reason", "note", "deadline_s", "requested_at", "run_key"}
+        names = [name for name in self.fields if name not in known]
+        self.ignored.extend(f"unknown field: {shown(name, 40)}" for name in names[:NAMES_TOLD])
+        if len(names) > NAMES_TOLD:
+            self.ignored.append(f"{len(names) - NAMES_TOLD} more unknown fields")
+
+
+def shown(text: str, longest: int) -> str:
+    """One line of a stranger's text, without what the eye can't see."""
+    kept = "".join(sign for sign in text[: longest * 4] if unicodedata.category(sign) not in UNSEEN)
+    return kept.strip()[:longest]
+
+
+def storable(text: str, longest: int) -> str:
+    """A note as far as it can be kept: line breaks and tabs stay, other control characters go."""
+    kept = (s for s in text[:longest] if s in "\n\t" or unicodedata.category(s) not in ("Cc", "Cs"))
+    return "".join(kept)

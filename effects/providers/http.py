@@ -1,0 +1,185 @@
+"""The provider http: an effect is one request with its key in a header; a look-up is one GET.
+
+`kind.send`: {url, method? (POST), content_type? (application/json), ref_path? (id)}.
+`kind.lookup`: {url with {key}, method? (GET), present_if? {status (200), json_path?, equals?},
+absent_status? ([404]), key_path?, partial_path?, partial_equals?, items?, count_path?,
+ref_path? (id)}. Paths are dotted (`data.0.id`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from effects import outbound
+from effects.models import Effect, Kind
+from effects.reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer
+from effects.settle import Told
+
+from . import answers
+
+SENDS = ("POST", "PUT", "PATCH", "DELETE")
+ASKS = ("GET", "POST")
+# The provider has not decided: too slow, in conflict (perhaps with our own first try), too early,
+# too many. Whether it happened can't be read from these.
+UNDECIDED = (408, 409, 425, 429)
+
+
+# send --------------------------------------------------------------------------------------------
+
+
+def send(effect: Effect, kind: Kind, ready: Callable[[], None] = lambda: None) -> Told:
+    """One request with the stored bytes and the effect's key; what the answer means.
+
+    applied · partial · not_applied (refused by it, or nothing was sent) · unknown (all else).
+    """
+    try:
+        answer = outbound.call(_request(effect, kind), ready)
+    except (outbound.Refused, outbound.NoConnection) as error:
+        return Told("not_applied", detail=f"nothing was sent: {error}")
+    except outbound.NoAnswer as error:
+        return Told("unknown", detail=str(error))
+    return told_by(answer, kind)
+
+
+def _request(effect: Effect, kind: Kind) -> outbound.Request:
+    method = str(kind.send.get("method", "POST")).upper()
+    if method not in SENDS:
+        raise outbound.Refused(f"{method} does not send an effect")
+    headers = {
+        "Idempotency-Key": effect.key,
+        "Content-Type": str(kind.send.get("content_type", "application/json")),
+    }
+    return outbound.Request(method, str(kind.send.get("url", "")), headers, bytes(effect.body))
+
+
+def told_by(answer: outbound.Answer, kind: Kind) -> Told:
+    """The answer table: 2xx applied, 4xx not applied but for the undecided ones, all else unknown."""
+    outcome, found = _outcome_of(answer.status), _data(answer)
+    missing = _partly(found, kind.lookup) if outcome == "applied" else None
+    return Told(
+        "partial" if missing is not None else outcome,
+        result=answers.keep(answer.body) if answer.body else None,
+        provider_ref=_text(answers.at(found, str(kind.send.get("ref_path", "id")))),
+        items=missing,
+        detail=f"the provider answered {answer.status}",
+    )
+
+
+def _outcome_of(status: int) -> str:
+    if 200 <= status < 300:
+        return "applied"
+    return "not_applied" if 400 <= status < 500 and status not in UNDECIDED else "unknown"
+
+
+def _data(answer: outbound.Answer) -> Any:
+    try:
+        return answers.read(answer.body)
+    except answers.NotData:
+        return None
+
+
+# look up -----------------------------------------------------------------------------------------
+
+
+def look_up(effect: Effect, kind: Kind) -> Answer:
+    """What the provider holds under the effect's key, now: present · partial · absent · can't tell.
+
+    It says what it saw; what that proves is for reconcile.meaning_of().
+    """
+    asked: dict[str, Any] = {}
+    try:
+        question = _question(effect, kind.lookup)
+        asked = {"asked": f"{question.method} {outbound.target_of(question.url).origin}"}
+        seen = seen_in(outbound.call(question), effect, kind.lookup)
+    except (outbound.Refused, outbound.NoConnection, outbound.NoAnswer) as error:
+        seen = Answer(CANT_TELL, str(error))
+    return replace(seen, observed={**asked, **seen.observed})
+
+
+def _question(effect: Effect, lookup: dict[str, Any]) -> outbound.Request:
+    method = str(lookup.get("method", "GET")).upper()
+    if method not in ASKS:
+        raise outbound.Refused(f"{method} does not ask")
+    return outbound.Request(method, str(lookup.get("url", "")).replace("{key}", quote(effect.key, safe="")))
+
+
+def seen_in(answer: outbound.Answer, effect: Effect, lookup: dict[str, Any]) -> Answer:
+    """An answer read by the kind's rules. Whatever doesn't fit them is "can't tell"."""
+    status = answer.status
+    if answer.cut:
+        return _cant_tell(status, "the answer is too large")
+    if answers.is_page(answer.content_type, answer.body):
+        return _cant_tell(status, "the answer is a page, not data")
+    if status in lookup.get("absent_status", [404]):
+        return Answer(ABSENT, f"the provider answered {status}", {"status": status})
+    wanted = lookup.get("present_if") or {}
+    if status != wanted.get("status", 200):
+        return _cant_tell(status, f"the provider answered {status}")
+    try:
+        found = answers.read(answer.body)
+    except answers.NotData:
+        return _cant_tell(status, "the answer is not JSON")
+    return _seen_object(found, status, effect, lookup)
+
+
+def _cant_tell(status: int, why: str, fields: dict[str, Any] | None = None) -> Answer:
+    return Answer(CANT_TELL, why, {"status": status, **(fields or {})})
+
+
+def _seen_object(found: Any, status: int, effect: Effect, lookup: dict[str, Any]) -> Answer:
+    wanted = lookup.get("present_if") or {}
+    key_path, path = lookup.get("key_path"), wanted.get("json_path")
+    if not found:  # an empty list is no object, and no 404 either
+        return _cant_tell(status, "the answer holds nothing")
+    if key_path and answers.at(found, key_path) != effect.key:
+        return _cant_tell(status, "the answer is about another object", _observed(found, key_path))
+    if path and not _as_wanted(answers.at(found, path), wanted):
+        return _cant_tell(status, f"{path} is not as expected", _observed(found, path))
+    missing = _partly(found, lookup)
+    return Answer(
+        PRESENT if missing is None else PARTIAL,
+        f"the provider answered {status}",
+        {"status": status, **_observed(found, key_path, path, lookup.get("partial_path"))},
+        items=missing,
+        provider_ref=_text(answers.at(found, str(lookup.get("ref_path", "id")))),
+        count=_count(found, lookup),
+    )
+
+
+def _as_wanted(value: Any, wanted: dict[str, Any]) -> bool:
+    return answers.same(value, wanted["equals"]) if "equals" in wanted else value is not None
+
+
+def _observed(found: Any, *paths: str | None) -> dict[str, Any]:
+    """The fields that were looked at, by path."""
+    fields = {path: answers.member(path, answers.at(found, path)) for path in paths if path}
+    return {"fields": fields} if fields else {}
+
+
+def _partly(found: Any, lookup: dict[str, Any]) -> Any:
+    """The items to keep when only a part happened, else None.
+
+    `partial_path` leads to what is missing (a list that is not empty, or a yes), or, with
+    `partial_equals`, to the word for it. `items` leads to what to keep; without it, to the same.
+    """
+    path = lookup.get("partial_path")
+    if not path:
+        return None
+    value = answers.at(found, path)
+    partly = answers.same(value, lookup["partial_equals"]) if "partial_equals" in lookup else bool(value)
+    return answers.tidy(answers.at(found, lookup.get("items") or path)) or {} if partly else None
+
+
+def _count(found: Any, lookup: dict[str, Any]) -> int | None:
+    value = answers.at(found, lookup["count_path"]) if lookup.get("count_path") else None
+    if isinstance(value, list):
+        return len(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str:
+    word = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(answers.tidy(value))[:300] if word else ""

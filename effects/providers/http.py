@@ -1,7 +1,7 @@
 """The provider http: an effect is one request with its key in a header; a look-up is one GET.
 
 `kind.send`: {url, method? (POST), content_type? (application/json), ref_path? (id)}.
-`kind.lookup`: {url with {key}, method? (GET), present_if? {status (200), json_path?, equals?},
+`kind.lookup`: {url with {key}, method? (GET alone), present_if? {status (200), json_path?, equals?},
 absent_status? ([404]), key_path?, partial_path?, partial_equals?, items?, count_path?,
 ref_path? (id)}. Paths are dotted (`data.0.id`).
 """
@@ -21,7 +21,7 @@ from effects.settle import Told
 from . import answers
 
 SENDS = ("POST", "PUT", "PATCH", "DELETE")
-ASKS = ("GET", "POST")
+ASKS = ("GET",)
 # The provider has not decided: too slow, in conflict (perhaps with our own first try), too early,
 # too many. Whether it happened can't be read from these.
 UNDECIDED = (408, 409, 425, 429)
@@ -45,12 +45,12 @@ def send(effect: Effect, kind: Kind, ready: Callable[[], None] = lambda: None) -
 
 
 def _request(effect: Effect, kind: Kind) -> outbound.Request:
-    method = str(kind.send.get("method", "POST")).upper()
+    method = str(kind.send.get("method") or "POST").upper()
     if method not in SENDS:
         raise outbound.Refused(f"{method} does not send an effect")
     headers = {
         "Idempotency-Key": effect.key,
-        "Content-Type": str(kind.send.get("content_type", "application/json")),
+        "Content-Type": str(kind.send.get("content_type") or "application/json"),
     }
     return outbound.Request(method, str(kind.send.get("url", "")), headers, bytes(effect.body))
 
@@ -62,7 +62,7 @@ def told_by(answer: outbound.Answer, kind: Kind) -> Told:
     return Told(
         "partial" if missing is not None else outcome,
         result=answers.keep(answer.body) if answer.body else None,
-        provider_ref=_text(answers.at(found, str(kind.send.get("ref_path", "id")))),
+        provider_ref=_text(answers.at(found, kind.send.get("ref_path") or "id")),
         items=missing,
         detail=f"the provider answered {answer.status}",
     )
@@ -100,7 +100,7 @@ def look_up(effect: Effect, kind: Kind) -> Answer:
 
 
 def _question(effect: Effect, lookup: dict[str, Any]) -> outbound.Request:
-    method = str(lookup.get("method", "GET")).upper()
+    method = str(lookup.get("method") or "GET").upper()
     if method not in ASKS:
         raise outbound.Refused(f"{method} does not ask")
     return outbound.Request(method, str(lookup.get("url", "")).replace("{key}", quote(effect.key, safe="")))
@@ -113,10 +113,11 @@ def seen_in(answer: outbound.Answer, effect: Effect, lookup: dict[str, Any]) -> 
         return _cant_tell(status, "the answer is too large")
     if answers.is_page(answer.content_type, answer.body):
         return _cant_tell(status, "the answer is a page, not data")
-    if status in lookup.get("absent_status", [404]):
+    absent = lookup.get("absent_status")
+    if status in ([404] if absent is None else absent):
         return Answer(ABSENT, f"the provider answered {status}", {"status": status})
     wanted = lookup.get("present_if") or {}
-    if status != wanted.get("status", 200):
+    if status != (wanted.get("status") or 200):
         return _cant_tell(status, f"the provider answered {status}")
     try:
         found = answers.read(answer.body)
@@ -144,13 +145,14 @@ def _seen_object(found: Any, status: int, effect: Effect, lookup: dict[str, Any]
         f"the provider answered {status}",
         {"status": status, **_observed(found, key_path, path, lookup.get("partial_path"))},
         items=missing,
-        provider_ref=_text(answers.at(found, str(lookup.get("ref_path", "id")))),
+        provider_ref=_text(answers.at(found, lookup.get("ref_path") or "id")),
         count=_count(found, lookup),
     )
 
 
 def _as_wanted(value: Any, wanted: dict[str, Any]) -> bool:
-    return answers.same(value, wanted["equals"]) if "equals" in wanted else value is not None
+    equals = wanted.get("equals")
+    return value is not None if equals is None else answers.same(value, equals)
 
 
 def _observed(found: Any, *paths: str | None) -> dict[str, Any]:
@@ -168,8 +170,8 @@ def _partly(found: Any, lookup: dict[str, Any]) -> Any:
     path = lookup.get("partial_path")
     if not path:
         return None
-    value = answers.at(found, path)
-    partly = answers.same(value, lookup["partial_equals"]) if "partial_equals" in lookup else bool(value)
+    value, word = answers.at(found, path), lookup.get("partial_equals")
+    partly = bool(value) if word is None else answers.same(value, word)
     return answers.tidy(answers.at(found, lookup.get("items") or path)) or {} if partly else None
 
 

@@ -302,3 +302,25 @@ def test_a_kind_without_a_look_up_can_not_tell(bank: Provider) -> None:
     assert providers.look_up(effect).answer == CANT_TELL
     effect.kind = Kind(name="opaque")
     assert providers.look_up(effect).answer == CANT_TELL
+
+
+def test_rules_that_were_left_out_and_rules_that_are_null_are_the_same(bank: Provider) -> None:
+    send(bank)
+    names = (
+        "present_if",
+        "absent_status",
+        "partial_path",
+        "partial_equals",
+        "items",
+        "count_path",
+        "ref_path",
+    )
+    nulls: dict[str, Any] = dict.fromkeys(names)
+    bare = look_up(bank)
+    assert look_up(bank, **nulls) == bare
+    inner = look_up(bank, present_if={"status": None, "json_path": "status", "equals": None})
+    assert (inner.answer, bare.answer) == (PRESENT, PRESENT)
+    assert look_up(bank, "other", **nulls).answer == ABSENT
+    kind = kind_of(bank)
+    kind.send |= dict.fromkeys(("method", "content_type", "ref_path"))
+    assert http.send(effect_of("k2"), kind).provider_ref == bank.state.objects["k2"]["id"]

@@ -2,6 +2,9 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from dashboard.pages.urls import handler403, handler404, handler500
 
-urlpatterns: list[URLPattern | URLResolver] = [path("", include("dashboard.pages.urls"))]
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/v1/", include("dashboard.api")),
+    path("", include("dashboard.pages.urls")),
+]
 
 __all__ = ["handler403", "handler404", "handler500", "urlpatterns"]

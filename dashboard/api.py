@@ -1,0 +1,213 @@
+"""The HTTP API v1: mounts the routers of all rooms, and turns whatever goes wrong into a problem.
+
+No page documents it here: the schema is at /api/v1/openapi.json, the words in docs/api.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+from ninja.parser import Parser
+from pydantic import Field
+
+import effects.api
+import effects.run_api
+import runs.api
+import runs.stop_api
+from runs import access, bodies, problems
+from runs.api import READ
+from runs.idempotency import reply, send
+from runs.problems import Problem
+from runs.schemas import ProblemOut
+from runs.tokens import TokenAuth, actor_of, is_stop
+
+from .crowd import crowd
+
+log = logging.getLogger(__name__)
+ERRORS_TOLD = 20
+
+
+class Strict(Parser):
+    """JSON as runs.bodies reads it."""
+
+    def parse_body(self, request: HttpRequest) -> dict[str, Any]:
+        return bodies.object_of(request)
+
+
+class Api(NinjaAPI):
+    """Our problems are told as application/problem+json in the schema, too."""
+
+    def get_openapi_schema(self, **options: Any) -> Any:
+        schema = super().get_openapi_schema(**options)
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                _name_media_types(operation["responses"])
+        return schema
+
+    def get_openapi_operation_id(self, operation: Any) -> str:
+        return str(operation.view_func.__name__)
+
+
+def _name_media_types(responses: dict[Any, Any]) -> None:
+    for status, response in responses.items():
+        content = response.get("content", {})
+        if int(status) >= 400 and "application/json" in content:
+            content[problems.MEDIA_TYPE] = content.pop("application/json")
+
+
+api = Api(
+    title="Allstop",
+    version="1",
+    description="Stop long-running agent work, and learn the truth about what it did.",
+    auth=TokenAuth(),
+    parser=Strict(),
+    docs_url=None,
+    urls_namespace="api",
+)
+for router in (effects.run_api.router, runs.api.router, effects.api.router, runs.stop_api.router):
+    api.add_router("", router)
+
+
+@api.get("/runs/{id:run_id}/report", response={200: dict[str, Any], READ: ProblemOut})
+def read_report(
+    request: HttpRequest, run_id: str, version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+) -> HttpResponse:
+    """The report: an issued version (the newest by default), or the draft when none was issued."""
+    from dashboard import reports
+
+    access.find_run(actor_of(request), run_id)
+    return send(reply(200, reports.read(run_id, version)))
+
+
+# what went wrong ----------------------------------------------------------------------------------
+
+
+def told(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Any error as a problem. One that is not ours is logged, and a stop says that it is not confirmed."""
+    return problems.respond(problem_of(request, error))
+
+
+def problem_of(request: HttpRequest, error: Exception) -> Problem:
+    known = problems.of(error)
+    if known is not None:
+        return known
+    if isinstance(error, ValidationError):
+        return problems.invalid_fields([_field(one) for one in error.errors[:ERRORS_TOLD]])
+    if isinstance(error, HttpError) and isinstance(error.__cause__, Problem):
+        return error.__cause__
+    if isinstance(error, Http404):
+        return problems.not_found()
+    return _failure(request, error)
+
+
+def _failure(request: HttpRequest, error: Exception) -> Problem:
+    if is_stop(request):
+        log.error("a stop was not recorded", exc_info=error)
+        return runs.stop_api.not_recorded(request, perhaps=False)
+    if isinstance(error, OperationalError | InterfaceError):
+        log.warning("the store did not answer: %s", error)
+        detail = "Nothing new may start meanwhile. Send it again with the same Idempotency-Key."
+        return Problem("store-unavailable", detail, headers={"Retry-After": "1"})
+    number = secrets.token_hex(4)
+    log.error("an API call failed (%s)", number, exc_info=error)
+    detail = "We do not know how far it got. Send it again with the same Idempotency-Key."
+    return Problem("internal-error", detail, error_id=number)
+
+
+MESSAGES = {
+    "extra_forbidden": "Unknown field; leave it out",
+    "missing": "This field is needed",
+}
+
+
+def _field(error: dict[str, Any]) -> dict[str, str]:
+    """One field error: its path on the wire and what to do, never the value that was sent."""
+    where, *names = error["loc"]
+    if where == "body":
+        names = names[1:]
+    name = ".".join(str(part)[:60] for part in names)
+    return {"field": name or f"({where})", "message": MESSAGES.get(error["type"], error["msg"])}
+
+
+def _told(request: HttpRequest, error: Any) -> HttpResponse:
+    return told(request, error)
+
+
+for kind in (Exception, HttpError, ValidationError, Http404):  # ninja has a handler of its own for each
+    api.add_exception_handler(kind, _told)
+
+
+# the door -----------------------------------------------------------------------------------------
+
+View = Callable[..., HttpResponseBase]
+
+
+def door(view: View) -> View:
+    """Before and after every view: the body's limit, a place in the crowd, one kind of answer.
+
+    A stop goes straight through.
+    """
+
+    @csrf_exempt
+    @wraps(view)
+    def enter(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            if is_stop(request):
+                answer = view(request, *args, **kwargs)
+            else:
+                take_body(request)
+                with crowd.place():
+                    answer = view(request, *args, **kwargs)
+        except Exception as error:
+            answer = told(request, error)
+        return one_kind(answer)
+
+    return enter
+
+
+def take_body(request: HttpRequest) -> None:
+    """Read the body once, bounded. Raises Problem when it is too large."""
+    data = bodies.take(request)
+    if bodies.too_large(data):
+        bodies.read(data)
+    vars(request)["_body"] = data or b"{}"  # ninja looks there to see whether there is a body
+
+
+def one_kind(answer: HttpResponseBase) -> HttpResponseBase:
+    """Problems also where Django or ninja would answer in words; nothing is kept by caches."""
+    if answer.status_code == 405:
+        allowed = {"Allow": answer.headers.get("Allow", "")}
+        detail = f"It takes {allowed['Allow']}. Nothing was changed."
+        answer = problems.respond(Problem("method-not-allowed", detail, headers=allowed))
+    answer.headers["Cache-Control"] = "no-store"
+    if answer.status_code < 500:  # refusals are rows; a looping worker must not fill the log as well
+        vars(answer)["_has_been_logged"] = True
+    return answer
+
+
+def nowhere(request: HttpRequest) -> HttpResponse:
+    """An address that the API does not have."""
+    return problems.respond(problems.not_found())
+
+
+def _behind_the_door(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
+    if isinstance(pattern, URLPattern):
+        pattern.callback = door(pattern.callback)
+    return pattern
+
+
+_patterns, _app, _namespace = api.urls
+urlpatterns = [
+    path("", include(([_behind_the_door(one) for one in _patterns], _app), namespace=_namespace)),
+    re_path("", door(nowhere)),
+]

@@ -99,11 +99,15 @@ def demand(actor: Actor, action: str, run: Run) -> None:
 
 
 def demand_workspace(actor: Actor, action: str, workspace_id: str) -> None:
-    """Raises NotFound for outsiders, NotAllowed for members without that right."""
+    """Raises NotFound for outsiders, NotAllowed for members without that right.
+
+    A token that is bound to one run may only read here.
+    """
     allowed = rights(actor, workspace_id)
     if not allowed:
         raise NotFound("workspace")
-    if action not in allowed:
+    bound = actor.token is not None and actor.token.run_id is not None
+    if action not in allowed or (bound and action != "read"):
         raise NotAllowed(action)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import F
+
 from . import stops
-from .access import Actor, demand_workspace
+from .access import Actor, demand, demand_workspace
 from .evidence import Line, canonical, digest, record
 from .guard import STOPPED, Refusal
 from .models import Boundary, Gate, Run, RunStatus, Session, StopRequest, User, Worker, Workspace
@@ -52,8 +54,11 @@ def admit(
 
     Raises RunKeyReused, NotFound, NotAllowed. A shut gate above is a Refusal.
     """
-    if new.session:  # its own transaction: admission holds the scope's lock for one insert only
-        Session.objects.get_or_create(workspace_id=workspace_id, key=new.session)
+    named: dict[str, Any] = {"workspace_id": workspace_id, "key": new.session}
+    if new.session and not Session.objects.filter(**named).exists():
+        # in a transaction of its own: admission holds the scope's lock for one insert only
+        demand_workspace(actor, "write", workspace_id)
+        Session.objects.get_or_create(**named)
     return _admit(actor, workspace_id, new, owner, worker)
 
 
@@ -63,19 +68,18 @@ def _admit(
 ) -> Admitted | Refusal:
     locked = Workspace.objects.select_for_update(no_key=True)
     workspace = locked.filter(pk=workspace_id).first()
-    demand_workspace(actor, "write", workspace_id)
-    assert workspace is not None  # demand_workspace answered for its absence
     known = Run.objects.filter(workspace=workspace, key=new.key).first()
     if known is not None:
+        demand(actor, "write", known)
         return _attach(known, new)
+    demand_workspace(actor, "write", workspace_id)
+    assert workspace is not None  # demand_workspace answered for its absence
     session = _lock_session(workspace, new.session)
     if workspace.gate != Gate.OPEN or (session is not None and session.gate != Gate.OPEN):
         return _refuse_admission(actor, workspace, new, worker)
     run = _insert(workspace, session, new, owner)
     lines = [_admitted(run, actor, worker)]
-    waiting = StopRequest.objects.filter(
-        workspace=workspace, run__isnull=True, run_key=new.key, closed_at__isnull=True
-    ).first()
+    waiting = stops.waiting_for(workspace, new.key).first()
     if waiting is not None:
         lines.append(stops.bind(waiting, run))
     record(run, *lines, last_seq=0)
@@ -119,11 +123,7 @@ def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: U
 
 def _born(workspace: Workspace, key: str) -> str:
     """A run whose key has a waiting stop is never ACTIVE."""
-    mode = (
-        StopRequest.objects.filter(workspace=workspace, run__isnull=True, run_key=key, closed_at__isnull=True)
-        .values_list("mode", flat=True)
-        .first()
-    )
+    mode = stops.waiting_for(workspace, key).values_list("mode", flat=True).first()
     return stops.BORN[mode] if mode else RunStatus.ACTIVE
 
 
@@ -140,20 +140,14 @@ def _admitted(run: Run, actor: Actor, worker: str) -> Line:
 
 
 def _refuse_admission(actor: Actor, workspace: Workspace, new: NewRun, worker: str) -> Refusal:
-    line = Line(
-        "admit.refused",
-        actor.id,
-        {"reason": STOPPED, "run_key": new.key},
-        boundary=Boundary.ADMIT,
-        worker=worker,
-    )
-    RefusalRow.objects.create(
-        workspace=workspace,
-        boundary=Boundary.ADMIT,
-        reason=STOPPED,
-        run_key=new.key,
-        worker=worker,
-        evidence_seq=record(workspace, line),
-    )
+    """Recorded in the workspace: one row with its count, of which only the first is evidence."""
+    same = {"workspace": workspace, "boundary": Boundary.ADMIT, "reason": STOPPED, "run_key": new.key}
+    rows = RefusalRow.objects.filter(run__isnull=True, **same)
+    if rows.update(count=F("count") + 1, last_at=Now()):
+        count = rows.values_list("count", flat=True).get()
+    else:
+        count, told = 1, {"reason": STOPPED, "run_key": new.key}
+        line = Line("admit.refused", actor.id, told, boundary=Boundary.ADMIT, worker=worker)
+        RefusalRow.objects.create(**same, worker=worker, evidence_seq=record(workspace, line))
     stop = StopRequest.objects.filter(workspace=workspace).exclude(scope="run").last()
-    return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None)
+    return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None, count=count)

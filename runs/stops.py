@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from .access import Actor, NotFound, demand, demand_workspace
 from .evidence import Line, record
@@ -284,9 +284,8 @@ def _wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key
     again = _pressed_before(actor, key, unbound)
     if again is not None:
         return again
-    stop = StopRequest.objects.filter(
-        workspace=workspace, run__isnull=True, run_key=run_key, closed_at__isnull=True
-    ).first()
+    end_waiting(workspace=workspace, run_key=run_key)
+    stop = waiting_for(workspace, run_key).first()
     kind = "stop.joined" if stop else "stop.waiting"
     stop = stop or _record_waiting(workspace, actor, wish, run_key)
     press = _record_press(stop, actor, wish, key, "waiting")
@@ -303,6 +302,17 @@ def _record_waiting(workspace: Workspace, actor: Actor, wish: Wish, run_key: str
         run_key=run_key,
         ends_at=now + WAITS,
         **_wished(actor, wish, now),
+    )
+
+
+def waiting_for(workspace: Workspace, run_key: str) -> QuerySet[StopRequest]:
+    """The stop that waits for a run with this key, unless its own end date has passed."""
+    return StopRequest.objects.filter(
+        workspace=workspace,
+        run__isnull=True,
+        run_key=run_key,
+        closed_at__isnull=True,
+        ends_at__gt=database_time(),
     )
 
 
@@ -341,8 +351,10 @@ def open_stop(run: Run) -> StopRequest | None:
     )
 
 
-def end_waiting() -> int:
-    """Close waiting stops whose own end date has passed; returns how many."""
-    return StopRequest.objects.filter(
-        run__isnull=True, scope="run", closed_at__isnull=True, ends_at__lte=database_time()
-    ).update(closed_at=database_time(), closed_because="its run never came")
+def end_waiting(**those: Any) -> int:
+    """Close waiting stops (`those`, or all) whose own end date has passed; returns how many."""
+    now = database_time()
+    waiting = StopRequest.objects.filter(run__isnull=True, scope="run", closed_at__isnull=True)
+    return waiting.filter(ends_at__lte=now, **those).update(
+        closed_at=now, closed_because="its run never came"
+    )

@@ -100,12 +100,7 @@ class OperationClass(models.TextChoices):
 INCONSEQUENTIAL = (OperationClass.READ, OperationClass.MODEL_TURN, OperationClass.APPROVAL_WAIT)
 
 
-def _at_version(seen: int, **_: Any) -> Q:
-    """The runtime ends a run only at the version it saw."""
-    return Q(cancel_version=seen)
-
-
-def _nothing_begun(seen: int, **_: Any) -> Q:
+def _nothing_begun(seen: int, summary: str = "") -> Q:
     """COMPLETED needs the seen version, no OPEN permit and no step CLAIMED or DISPATCHED."""
     mine = {"run_id": OuterRef("pk")}
     return (

@@ -1,0 +1,29 @@
+"""One check of an UNKNOWN effect: take the turn, ask the provider, record what the answer means."""
+
+from __future__ import annotations
+
+import logging
+
+from . import providers, reconcile
+from .models import Effect
+from .reconcile import CANT_TELL, Answer
+
+log = logging.getLogger(__name__)
+
+
+def check_effect(effect_id: str) -> str | None:
+    """Ask once, outside any transaction; returns the settlement afterwards, None when not due.
+
+    A look-up that fails for whatever reason is "can't tell": recorded, and the schedule goes on to
+    its end.
+    """
+    effect = reconcile.take_turn(effect_id)
+    return None if effect is None else reconcile.apply_answer(effect_id, _ask(effect))
+
+
+def _ask(effect: Effect) -> Answer:
+    try:
+        return providers.look_up(effect)
+    except Exception as error:  # a kind whose look-up makes no sense must not be asked for ever
+        log.exception("the look-up of %s failed", effect.pk)
+        return Answer(CANT_TELL, f"the look-up failed: {type(error).__name__}")

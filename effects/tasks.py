@@ -1,0 +1,63 @@
+"""Celery's tasks of this room. They take ids, call one verb, and may come twice, late or never."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from celery import shared_task
+
+from runs import drain as due
+from runs import stops, wake
+from runs.tasks import alone, each, leaving, with_own_connection
+
+from . import drain, executor, queue, reconcile
+from .lookup import check_effect
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4  # look-ups of one process at a time: a provider that is down must not take all threads
+RUNS_A_SWEEP = 1_000
+
+
+@shared_task(name="effects.tasks.execute")
+@with_own_connection
+def execute(effect_id: str) -> None:
+    """Send one queued effect, if the gate lets it."""
+    if not leaving():
+        log.info("%s: %s", effect_id, executor.execute(effect_id))
+
+
+@shared_task(name="effects.tasks.sweep")
+@with_own_connection
+@alone
+def sweep() -> None:
+    """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
+    each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
+    each(queue.fall_due, queue.retries_due())
+    for effect_id in queue.waiting():
+        wake.run_soon("effects.tasks.execute", effect_id)
+    stops.end_waiting()
+
+
+@shared_task(name="effects.tasks.reconcile_due")
+@with_own_connection
+@alone
+def reconcile_due() -> None:
+    """Look up every effect whose check is due."""
+    with ThreadPoolExecutor(AT_ONCE, "allstop-look-up") as threads:
+        list(threads.map(_check_one, reconcile.due()))
+
+
+@shared_task(name="effects.tasks.check")
+@with_own_connection
+def check(effect_id: str) -> None:
+    """Look up one effect, if its check is due."""
+    if not leaving():
+        check_effect(effect_id)
+
+
+@with_own_connection
+def _check_one(effect_id: str) -> None:
+    if not leaving():
+        each(check_effect, [effect_id])

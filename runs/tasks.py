@@ -1,0 +1,73 @@
+"""Tasks of this room, and how a task of any room begins and ends.
+
+Messages are wake-ups; rows are the truth.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec
+
+from celery import shared_task
+from celery.worker import state
+from django.db import close_old_connections
+
+from . import evidence
+
+P = ParamSpec("P")
+log = logging.getLogger(__name__)
+
+
+def each(work: Callable[[str], object], ids: Iterable[str]) -> None:
+    """Do the work for each id. What goes wrong with one is logged and never stops the others."""
+    for one in ids:
+        try:
+            work(one)
+        except Exception:
+            log.exception("%s failed for %s; the next sweep tries again", work, one)
+            close_old_connections()
+
+
+def alone(function: Callable[P, None]) -> Callable[P, None]:
+    """At most one at a time in this process: a tick that comes while the last one works is dropped."""
+    busy = threading.Lock()
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        if busy.acquire(blocking=False):
+            try:
+                function(*args, **kwargs)
+            finally:
+                busy.release()
+
+    return call
+
+
+def with_own_connection(function: Callable[P, None]) -> Callable[P, None]:
+    """A thread gives its database connection back when its task ends: a pool has few."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        close_old_connections()
+        try:
+            function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return call
+
+
+def leaving() -> bool:
+    """This worker was told to stop: what is in flight ends, nothing new is claimed."""
+    return any(told not in (None, False) for told in (state.should_stop, state.should_terminate))
+
+
+@shared_task(name="runs.tasks.seal")
+@with_own_connection
+@alone
+def seal() -> None:
+    """Chain the evidence lines that are not sealed yet."""
+    each(evidence.seal_stream, evidence.streams_to_seal())

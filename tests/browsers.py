@@ -37,6 +37,6 @@ def chromium() -> Path:
         run([sys.executable, "-m", "playwright", "install", "chromium"], seconds=300)
         if found := find():
             return found
-        if apt_get("chromium") and (found := find()):
+        if found := apt_get("chromium", "chromium"):
             return found
     raise Missing(MISSING)

@@ -6,14 +6,14 @@ an event loop running in its thread. A plain `pytest` is the first and the last 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from django.db.backends.base.operations import BaseDatabaseOperations
 
-from tests import browsers, flush, servers, tally
+from tests import browsers, flush, patience, servers, tally
 from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
 from tests.processes import Processes
 from tests.tools import Missing, absent
@@ -59,6 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     taken = [item for item in items if belongs(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(taken)])
     items[:] = sorted(taken, key=is_browser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with patience.limited(item):
+        return (yield)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -98,8 +98,10 @@ def postgresql_binaries() -> Path:
     """The folder of initdb and postgres. Raises Missing."""
     if found := first_working([*_postgresql_places()]):
         return found.parent
-    if setting_up() and apt_get("postgresql") and (found := first_working([*_postgresql_places()])):
-        return found.parent
+    if setting_up():
+        apt_get("postgresql", "psql")
+        if found := first_working([*_postgresql_places()]):
+            return found.parent
     raise Missing(POSTGRESQL_MISSING)
 
 
@@ -210,8 +212,9 @@ def valkey_binary() -> Path:
     ]
     if found := first_working(places):
         return found
-    if setting_up() and any(apt_get(name) for name in ("valkey-server", "redis-server")):
-        return valkey_binary()
+    for package in ("valkey-server", "redis-server") if setting_up() else ():
+        if found := apt_get(package, package):
+            return found
     raise Missing(VALKEY_MISSING)
 
 

@@ -62,11 +62,13 @@ def run(command: list[str], *, seconds: float = 600) -> bool:
         return False
 
 
-def apt_get(package: str) -> bool:
+def apt_get(package: str, program: str) -> Path | None:
+    """Install a Debian package. Its program in /usr/bin, which a shell's PATH may leave out."""
     if not can_apt_get():
-        return False
+        return None
     run(["apt-get", "-qq", "update"])
-    return run(["apt-get", "-qq", "install", "--no-install-recommends", "-y", package])
+    run(["apt-get", "-qq", "install", "--no-install-recommends", "-y", package])
+    return first_working([Path("/usr/bin") / program])
 
 
 def die_with_parent() -> Callable[[], None] | None:

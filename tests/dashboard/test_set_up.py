@@ -71,7 +71,7 @@ def test_what_is_missing_skips_a_test_but_fails_it_on_ci(monkeypatch: pytest.Mon
         tools.absent("no browser")
 
 
-# --- Adding up -----------------------------------------------------------------------------------------------
+# --- Adding up ----------------------------------------------------------------------------------------------
 
 
 def test_the_last_line_counts_all_passes_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

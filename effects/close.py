@@ -123,14 +123,11 @@ def _come_to_rest(run: Run, actor: str) -> None:
         StopRequest.objects.filter(pk=stop.pk, quiet_at__isnull=True).update(quiet_at=database_time())
     named: dict[str, Any] = {"stop_id": stop.pk if stop else "", "current_version": run.cancel_version}
     lines.append(Line("stop.quiet", actor, **named))
-    if _unsettled(run).exists():
-        Run.rest_unknown(run)
-        lines.append(Line("run.unknown", actor, **named))
-    else:
-        Run.settle(run)
-        lines.append(Line("run.cancelled", actor, **named))
+    unsettled = _unsettled(run).exists()
+    (Run.rest_unknown if unsettled else Run.settle)(run)
+    record(run, *lines, Line("run.unknown" if unsettled else "run.cancelled", actor, **named))
+    if not unsettled:
         _close_stop(run, "its run is final")
-    record(run, *lines)
 
 
 def never_start(run: Run, actor: str) -> list[Line]:

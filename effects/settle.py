@@ -144,15 +144,17 @@ def settle_by_report(effect: Effect, told: Told, actor: Actor, late: bool) -> li
     open_ones = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
     if effect.settlement not in open_ones:
         return []
-    was = effect.settlement
+    was, word = effect.settlement, told.outcome
+    if word == "not_sent" and (was != Settlement.DISPATCHED or _lost_before(effect)):
+        word = "not_applied"
     facts = {"result": told.result, "provider_ref": told.provider_ref, "items": told.items, "late": late}
-    if told.outcome == "applied":
+    if word == "applied":
         Effect.confirm(effect, Ground.REPORTED, **facts)
-    elif told.outcome == "partial":
+    elif word == "partial":
         Effect.confirm_partly(effect, Ground.REPORTED, **facts)
-    elif told.outcome == "not_applied" or (told.outcome == "not_sent" and was != Settlement.DISPATCHED):
+    elif word == "not_applied":
         Effect.deny(effect, Ground.REPORTED, **facts)
-    elif told.outcome == "not_sent":
+    elif word == "not_sent":
         Effect.take_back(effect, Now() if actor is EXECUTOR else None)
     elif was == Settlement.DISPATCHED:
         lose(effect, told.detail or "the worker could not say")
@@ -160,6 +162,12 @@ def settle_by_report(effect: Effect, told: Told, actor: Actor, late: bool) -> li
         return []
     happened(effect)
     return [line_of(effect, actor.id, {"was": was}, Ground.REPORTED)]
+
+
+def _lost_before(effect: Effect) -> bool:
+    """An earlier attempt was lost and found not applied: DECLARED would lead to "never started"."""
+    mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
+    return mine.filter(state__in=[PermitState.OPEN, PermitState.LOST]).exists()
 
 
 def lose(effect: Effect, why: str) -> None:

@@ -16,7 +16,7 @@ from runs.access import NotAllowed, NotFound
 from runs.guard import Opened
 from runs.models import Permit, Run, Step
 from runs.store import database_time
-from tests.worlds import World, a_kind, a_permit, a_run, a_step, an_effect, fresh, kinds_of, lapse
+from tests.worlds import World, a_kind, a_permit, a_run, a_step, an_effect, fresh, in_seconds, kinds_of, lapse
 
 pytestmark = pytest.mark.django_db
 
@@ -251,7 +251,7 @@ def test_an_unregistered_kind_proves_nothing_by_absence(world: World) -> None:
 
 def test_a_due_look_up_is_taken_by_one_worker_only(world: World) -> None:
     effect = unknown(world, "LOST")
-    Effect.objects.filter(pk=effect.pk).update(next_check_at=database_time())
+    Effect.objects.filter(pk=effect.pk).update(next_check_at=in_seconds(-1))
     assert reconcile.due() == [effect.pk]
     assert reconcile.take_turn(effect.pk) is not None
     assert reconcile.take_turn(effect.pk) is None

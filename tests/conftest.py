@@ -6,6 +6,7 @@ an event loop running in its thread. A plain `pytest` is the first and the last 
 """
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,11 @@ def belongs(item: pytest.Item) -> bool:
     if PASS == "browser" or is_browser(item):
         return is_browser(item) and PASS in ("", "browser")
     return servers.kind() == "sqlite" or touches_database(item)
+
+
+def pytest_configure() -> None:
+    """Told to end, end as after Ctrl-C: fixtures stop their servers."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -86,7 +86,9 @@ def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -
 def check(new: NewKind) -> None:
     """What no kind may be. Raises BadKind, which names the field by its name on the wire."""
     for answer in ANSWERS:
-        if not getattr(new, answer) or not str(getattr(new, answer)).strip():
+        said = getattr(new, answer)
+        texts = [said] if isinstance(said, str) else said
+        if not texts or not all(text.strip() for text in texts):
             raise BadKind(on_wire(answer), "This is one of the six answers; it may not be empty")
     if new.provider == Provider.HTTP and not new.send:
         raise BadKind("send", "A kind of provider http says where it is sent to")

@@ -81,7 +81,7 @@ class Wire:
         data = json.loads(text) if "json" in got.headers.get("Content-Type", "") else None
         return Said(got.status_code, data, dict(got.headers), text)
 
-    def get(self, path: str, **headers: str) -> Said:
+    def get(self, path: str, **headers: Any) -> Said:
         return self.call("GET", path, **headers)
 
     def post(self, path: str, body: Any = None, *, key: str | None = None, **more: Any) -> Said:

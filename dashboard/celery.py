@@ -12,6 +12,7 @@ PERIODIC = {
     "sweep": {"task": "effects.tasks.sweep", "schedule": 1.0},
     "reconcile": {"task": "effects.tasks.reconcile_due", "schedule": 2.0},
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
+    "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
 }
 # A tick that nobody took in time is dropped: the next one does the same work.
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}

@@ -1,0 +1,156 @@
+"""Questions 4 and 5: will the system do anything more, and what a person can do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboard import words
+from effects.models import Settlement
+from runs.models import OperationClass, PermitState, RunStatus
+
+from .model import Claim
+from .rows import CITED
+from .sentences import NO_RETRY, is_planned, name_of, names_of, quoted, short, unobserved
+from .teller import ENDS, Teller, say
+
+DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING)
+SAID = 20  # effects that get a sentence of their own here; the others are counted
+
+
+def will_it_do_more(t: Teller) -> Iterator[Claim]:
+    doing = [*_as_a_run(t), *_look_ups(t), *_jobs(t)]
+    if t.run.status == RunStatus.ABANDONED and not doing:
+        yield say("We no longer wait or act. Outside work may continue.", lead="No.")
+    elif not doing:
+        yield say("No further action is scheduled.", *t.rows.seqs("run.unknown", *ENDS), lead="No.")
+    for number, claim in enumerate(doing):
+        yield say(
+            claim.text, *claim.lines, lead="" if number else "Yes.", stress=claim.stress, effect=claim.effect
+        )
+    yield from _not_looked_up(t)
+    if t.run.ungateable:
+        yield say(f"Allstop does not govern all of this run.{unobserved(t.run.ungateable)}")
+
+
+def _as_a_run(t: Teller) -> Iterator[Claim]:
+    status, stop = t.run.status, t.rows.in_force
+    if status == RunStatus.ACTIVE:
+        yield say("The run is active and may start new work.", *t.rows.seqs("run.admitted"))
+    elif status == RunStatus.PAUSED:
+        yield say("The run is held and can be resumed by a new decision.", *t.rows.seqs("run.paused"))
+    elif status in DRAINING and stop is not None:
+        until = f"until {t.at(stop.deadline_at)}"
+        yield say(f"It waits for work in flight {until}; then the stop times out.", t.rows.effective_line)
+    elif status == RunStatus.CANCELLING_TIMEOUT:
+        text = "It goes on waiting: work in flight ends when its holder reports, or when its lease runs out."
+        yield say(text, *t.rows.seqs("stop.timed_out"))
+    opened = t.rows.count("open")
+    if opened and status != RunStatus.ACTIVE:
+        permits = words.count(opened, "permit is", "permits are")
+        begun = f"what was begun under {'it' if opened == 1 else 'them'} may still complete"
+        yield say(f"{permits} still open: {begun}.", *t.rows.seqs("stop.fenced"))
+
+
+def _look_ups(t: Teller) -> Iterator[Claim]:
+    planned = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if e.next_check_at]
+    for effect in planned[:SAID]:
+        until = f" and until {t.at(effect.check_until)}" if effect.check_until else ""
+        text = f"It will look up {name_of(effect)} again at {t.at(effect.next_check_at)}{until}."
+        yield say(text, effect.looked or effect.line, stress=NO_RETRY, effect=effect.pk)
+    left = t.rows.count("checking") - len(planned[:SAID])
+    if left > 0:
+        text = f"It will look up {left} more; their times stand in the manifest."
+        yield say(text, stress="It will not retry them.")
+
+
+def _jobs(t: Teller) -> Iterator[Claim]:
+    """Accepted by the provider is not finished at the provider: that goes on without us."""
+    jobs = [e for e in t.rows.settled_as(Settlement.CONFIRMED) if e.op_class == OperationClass.EXTERNAL_JOB]
+    going = [e for e in jobs if e.job_state not in ("completed", "failed")]
+    for effect in going[:SAID]:
+        state = (
+            f"last seen {short(effect.job_state)}" if effect.job_state else "how far it is, is not known here"
+        )
+        text = f"The provider may still be running the job {name_of(effect)}; {state}."
+        yield say(text, effect.line, effect=effect.pk)
+
+
+def _not_looked_up(t: Teller) -> Iterator[Claim]:
+    alone = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if not e.next_check_at]
+    for effect in alone[:SAID]:
+        why = "the look-ups have ended" if effect.check_until else "its kind has none"
+        text = (
+            f"No look-up of {name_of(effect)} is scheduled: {why}. A later report still counts as evidence."
+        )
+        yield say(text, effect.looked or effect.line, stress=NO_RETRY, effect=effect.pk)
+    left = t.rows.count("effect", Settlement.UNKNOWN) - t.rows.count("checking") - len(alone[:SAID])
+    if left > 0:
+        text = f"The same holds for {left} more, which the manifest lists."
+        yield say(text, stress="It will not retry them.")
+
+
+def what_a_person_can_do(t: Teller) -> Iterator[Claim]:
+    claims = [*_settle(t), *_contradictions(t), *_parts(t), *_workers(t), *_repairs(t), *_go_on(t)]
+    yield from claims or [say("Nothing here needs a person.")]
+
+
+def _settle(t: Teller) -> Iterator[Claim]:
+    unknown = t.rows.settled_as(Settlement.UNKNOWN)[:SAID]
+    for effect in unknown:
+        text = (
+            f"Ask the provider for its own record of {name_of(effect)}, under the key {quoted(effect.key)}."
+        )
+        yield say(text, effect.line, effect=effect.pk)
+    left = t.rows.count("effect", Settlement.UNKNOWN) - len(unknown)
+    if left > 0:
+        yield say(f"The same for {left} more, which the manifest lists.")
+
+
+def _contradictions(t: Teller) -> Iterator[Claim]:
+    for effect in [e for e in t.rows.effects if e.contradicted][:SAID]:
+        yield say(
+            f"Compare the evidence of {name_of(effect)}: it disagrees.",
+            effect.sent,
+            effect.line,
+            effect=effect.pk,
+        )
+
+
+def _parts(t: Teller) -> Iterator[Claim]:
+    for effect in t.rows.settled_as(Settlement.PARTIAL)[:SAID]:
+        text = f"Decide about the rest of {name_of(effect)}: nothing here will complete it."
+        yield say(text, effect.line, effect=effect.pk)
+
+
+def _workers(t: Teller) -> Iterator[Claim]:
+    """Who still holds work: we refuse its next boundary, we don't end its process."""
+    flying = [entry for entry in t.rows.in_flight if entry.permit.state == PermitState.OPEN]
+    heard = {name: at for name, _, at in t.rows.workers}
+    for entry in flying[:SAID]:
+        permit = entry.permit
+        last = f", last heard {t.at(heard[permit.worker])}" if permit.worker in heard else ""
+        since = f"it holds {quoted(permit.step.name)} since {t.at(permit.opened_at)}{last}"
+        refused = "It will be refused at its next gate; its process is not ours to end."
+        text = f"Look at worker {quoted(permit.worker)}: {since}. {refused}"
+        yield say(text, *t.rows.seqs("stop.fenced"))
+
+
+def _repairs(t: Teller) -> Iterator[Claim]:
+    """Plans that were declared before the effect. Nothing here carries them out."""
+    if t.stop is None:
+        return
+    done = [e for e in t.rows.settled_as(Settlement.CONFIRMED, Settlement.PARTIAL) if is_planned(e)]
+    total = t.rows.count("planned")
+    if total:
+        named = f"{words.count(total, 'effect')} had a corrective action declared ({names_of(done, total)})"
+        text = f"Decide whether to lessen what happened: {named}."
+        yield say(
+            f"{text} It would be a new action of its own; none is scheduled.", *[e.line for e in done[:CITED]]
+        )
+
+
+def _go_on(t: Teller) -> Iterator[Claim]:
+    if t.run.status == RunStatus.ACTIVE:
+        yield say("Stop the run, if no new work is wanted.")
+    elif t.rows.in_force and t.run.status in (RunStatus.CANCELLED, RunStatus.UNKNOWN, RunStatus.ABANDONED):
+        yield say("Start a new run from this evidence, if the work is still wanted: this one does not go on.")

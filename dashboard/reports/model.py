@@ -1,0 +1,407 @@
+"""The report's shapes: plain values, the same for a draft, an issued version, the page and the JSON.
+
+`document()` makes the JSON of one; `revive()` reads it back. What the digest covers is said there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from dashboard import words
+from dashboard.words import Term
+
+SCHEMA = "allstop.report/1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence with the evidence lines that it stands on, and an anchor of its own.
+
+    Read `lead` (bold), `text`, `stress` (bold) in this order. `effect` is the id of the effect it is
+    about, "" if none. A claim that nothing of a kind exists may have no lines.
+    """
+
+    anchor: str
+    text: str
+    lines: list[int] = field(default_factory=list)
+    lead: str = ""
+    stress: str = ""
+    effect: str = ""
+
+    @property
+    def says(self) -> str:
+        """The whole sentence as plain text."""
+        return " ".join(part for part in (self.lead, self.text, self.stress) if part)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One of the five questions. Never without a claim; `left_out` further ones stand in the manifest."""
+
+    number: int
+    key: Literal["stopped", "completed", "uncertain", "more", "next"]
+    title: str
+    claims: list[Claim]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The run as its agent named it."""
+
+    id: str
+    key: str
+    name: str
+    workspace: str
+    session: str
+    agent: str
+    runtime: str
+    ungateable: list[str]
+    drill: bool
+    admitted_at: datetime
+    ended_at: datetime | None
+    summary: str
+
+
+@dataclass(frozen=True)
+class PressFacts:
+    """One press of Stop. `actor` is an id; `Report.names` has its name. `answer`: recorded · joined · …"""
+
+    at: datetime
+    actor: str
+    via: str
+    answer: str
+    note: str
+
+
+@dataclass(frozen=True)
+class StopFacts:
+    """One stop request: moments are the server's, None until they came; `asked_at` is the client's claim.
+
+    `pressed_says` is "pressed twice, joined once"; `presses` are the first ones.
+    """
+
+    id: str
+    number: int
+    actor: str
+    via: str
+    scope: str
+    mode: str
+    requested_mode: str
+    reason: str
+    note: str
+    version_before: int | None
+    version_after: int | None
+    finished_before: bool
+    asked_at: datetime | None
+    recorded_at: datetime
+    gate_at: datetime | None
+    fenced_at: datetime | None
+    deadline_at: datetime | None
+    quiet_at: datetime | None
+    timed_out_at: datetime | None
+    closed_at: datetime | None
+    closed_because: str
+    pressed: int
+    joined: int
+    pressed_says: str
+    presses: list[PressFacts]
+
+
+@dataclass(frozen=True)
+class ManifestRow:
+    """One effect. `line` is the newest evidence of its settlement; `ground` says what that stands on."""
+
+    id: str
+    key: str
+    name: str
+    kind: str
+    op_class: str
+    target: str
+    amount: str
+    settlement: str
+    ground: str
+    provider_ref: str
+    attempt: int
+    plan: Literal["declared", "none"]
+    late: bool
+    contradicted: bool
+    seen_twice: int
+    job_state: str
+    next_check_at: datetime | None
+    line: int | None
+
+    @property
+    def term(self) -> Term:
+        return words.SETTLEMENT[self.settlement]
+
+
+@dataclass(frozen=True)
+class RefusalRow:
+    """One refusal, `count` times. `after_stop` is computed from its versions, not from its time."""
+
+    at: datetime
+    last_at: datetime
+    boundary: str
+    reason: str
+    what: str
+    effect_key: str
+    worker: str
+    carried_version: int | None
+    current_version: int | None
+    count: int
+    after_stop: bool
+    line: int | None
+
+    @property
+    def why(self) -> str:
+        return words.REFUSAL_REASON.get(self.reason, self.reason)
+
+
+@dataclass(frozen=True)
+class FlightRow:
+    """One entry of the stop's list of what was in flight, with what became of it since."""
+
+    permit: str
+    what: str
+    effect: str
+    effect_key: str
+    boundary: str
+    op_class: str
+    worker: str
+    opened_at: datetime
+    state_then: str
+    state_now: str
+    settlement: str
+    became: str
+    lines: list[int]
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """What a worker itself said last; silence proves nothing."""
+
+    name: str
+    version: int | None
+    holds_stop: bool
+    heard_at: datetime
+    says: str
+
+
+@dataclass(frozen=True)
+class LateRow:
+    """A report that came after the lease or the run had ended. Kept as evidence."""
+
+    at: datetime
+    worker: str
+    effect_key: str
+    outcome: str
+    says: str
+    line: int
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """An evidence line that a claim cites."""
+
+    seq: int
+    at: datetime
+    kind: str
+    actor: str
+    effect_key: str
+    payload_digest: str
+
+    @property
+    def word(self) -> str:
+        return words.event(self.kind)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """How many there are, and what is written when there are none (or some are left out)."""
+
+    total: int
+    says: str
+
+
+@dataclass(frozen=True)
+class Manifest(Listed):
+    """All effects, in the order of declaration; `counts` by settlement."""
+
+    counts: dict[str, int]
+    rows: list[ManifestRow]
+
+
+@dataclass(frozen=True)
+class BoundaryLog(Listed):
+    """What the gate refused; `asked` counts repeats too."""
+
+    asked: int
+    rows: list[RefusalRow]
+
+
+@dataclass(frozen=True)
+class InFlightList(Listed):
+    """What was in flight when the stop took effect: complete, never shortened."""
+
+    rows: list[FlightRow]
+
+
+@dataclass(frozen=True)
+class Workers(Listed):
+    rows: list[WorkerRow]
+
+
+@dataclass(frozen=True)
+class LateReports(Listed):
+    rows: list[LateRow]
+
+
+@dataclass(frozen=True)
+class NewWork:
+    """Work begun after the stop, computed from versions and line numbers. `found` must be 0."""
+
+    found: int
+    says: str
+    lines: list[int]
+    ungateable: list[str]
+
+
+@dataclass(frozen=True)
+class SealFacts:
+    """The chain of evidence that the report stands on: compare `head` with `manage.py verify`."""
+
+    upto_seq: int
+    head: str
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    """One issued version, for the list beside the report."""
+
+    version: int
+    issued_at: datetime
+    outcome: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer to the five questions. See the package's docstring for how a page uses it."""
+
+    schema: str
+    draft: bool
+    version: int | None
+    issued_at: datetime | None
+    as_of: datetime
+    upto_seq: int
+    seal: SealFacts | None
+    run: RunFacts
+    status: str
+    outcome: str
+    word: str
+    sentence: str
+    final: bool
+    stamp: str
+    known: int
+    of: int
+    stop: StopFacts | None
+    earlier_stops: list[StopFacts]
+    sections: list[Section]
+    manifest: Manifest
+    log: BoundaryLog
+    new_work: NewWork
+    in_flight: InFlightList
+    workers: Workers
+    late: LateReports
+    evidence: list[LineRow]
+    method: list[str]
+    matters: str
+    # Beside the document: not part of it, not under its digest.
+    id: str = field(default="", metadata={"beside": True})
+    digest: str = field(default="", metadata={"beside": True})
+    names: dict[str, str] = field(default_factory=dict, metadata={"beside": True})
+    versions: list[VersionRow] = field(default_factory=list, metadata={"beside": True})
+
+    @property
+    def term(self) -> Term:
+        """Chip, icon and class of the outcome (of the status while the run has not ended)."""
+        quiet = bool(self.stop and self.stop.quiet_at)
+        return words.run_chip(self.status, self.outcome, quiet=quiet)
+
+    @property
+    def newest(self) -> int | None:
+        """The newest issued version: greater than `version` when this one was replaced."""
+        return max((row.version for row in self.versions), default=None)
+
+    @property
+    def replaces(self) -> int | None:
+        return self.version - 1 if self.version and self.version > 1 else None
+
+    @property
+    def replaced(self) -> bool:
+        return self.version is not None and self.version != self.newest
+
+
+# to JSON and back -------------------------------------------------------------------------------
+
+
+def document(report: Report) -> dict[str, Any]:
+    """What is frozen and digested: everything but names (they live in the person's row) and `issue`."""
+    return {name: plain(getattr(report, name)) for name in _kept()}
+
+
+@cache
+def _kept() -> tuple[str, ...]:
+    return tuple(f.name for f in fields(Report) if not f.metadata.get("beside"))
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def plain(value: Any) -> Any:
+    """JSON values only: RFC 3339 times, objects as their fields."""
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if is_dataclass(value):
+        kind: Any = type(value)
+        return {name: plain(getattr(value, name)) for name in _names(kind)}
+    return value
+
+
+def moment(value: datetime) -> str:
+    """2026-11-27T15:02:13.412Z, in UTC."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def revive(kind: type[T], value: Any) -> T:
+    """The object of this type from its JSON value; fields it does not know are passed over."""
+    return cast(T, _revive(kind, value))
+
+
+def _revive(kind: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, UnionType):
+        return _revive(next(one for one in get_args(kind) if one is not type(None)), value)
+    if get_origin(kind) is list:
+        (inner,) = get_args(kind)
+        return [_revive(inner, one) for one in value] if is_dataclass(inner) else value
+    if is_dataclass(kind):
+        made: Any = kind
+        return made(**{name: _revive(hint, value[name]) for name, hint in _hints(made) if name in value})
+    return datetime.fromisoformat(value) if kind is datetime else value
+
+
+@cache
+def _hints(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple(get_type_hints(kind).items())

@@ -1,0 +1,409 @@
+"""The rows of one run, read in eight queries whatever its size. Nothing here is a sentence.
+
+The newest evidence line is read first: a change that commits later has a later line, so whoever
+locks the run afterwards and finds no later line knows that these rows were one moment's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import (
+    BinaryField,
+    Case,
+    CharField,
+    Count,
+    DateTimeField,
+    Exists,
+    F,
+    Func,
+    IntegerField,
+    JSONField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Concat
+
+from effects.models import Effect, Settlement
+from effects.models import Report as ReportRow
+from runs.access import NotFound
+from runs.models import (
+    INCONSEQUENTIAL,
+    Evidence,
+    EvidencePayload,
+    InFlight,
+    Permit,
+    PermitState,
+    Press,
+    Refusal,
+    Run,
+    Seal,
+    Step,
+    StepStatus,
+    StopRequest,
+    Token,
+    User,
+    Worker,
+)
+from runs.store import Now
+
+CLAIMS = 200  # sentences of one kind; further effects stand in the manifest alone
+LOG = 1000
+IN_FLIGHT = 500
+WORKERS = 100
+PRESSES = 50
+LATE_ROWS = 200
+CITED = 5  # lines behind one summary sentence
+
+EFFECTIVE = ("stop.acknowledged", "stop.bound")
+LATE = ("permit.reported_late", "permit.not_sent_late")
+MOMENTS = (
+    *EFFECTIVE,
+    "run.admitted",
+    "run.completed",
+    "run.failed",
+    "run.cancelled",
+    "run.unknown",
+    "run.abandoned",
+    "run.paused",
+    "stop.fenced",
+    "stop.quiet",
+    "stop.timed_out",
+    "stop.closed",
+)
+SETTLING = tuple(f"effect.{value.lower()}" for value in Settlement.values)
+DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
+NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
+FIRSTS = ("withheld_first", "withheld_last", "after_end", "tried_first", "unexplained_first")
+TRIES_TO_END = ("completion.refused", "failure.refused")
+
+
+class Rows:
+    """Everything a report tells, as it is now. `most` bounds manifest and log for a page."""
+
+    def __init__(self, run_id: str, most: int | None = None) -> None:
+        self.most = most
+        self.run = read_run(run_id)
+        self.as_of: datetime = self.run.as_of
+        self.upto_seq: int = self.run.last_seq or 0
+        self.presses = self._read_presses()
+        self.stops = list({press.stop.pk: press.stop for press in self.presses}.values())
+        self.effects = self._read_effects()
+        self._settled: dict[str, list[Any]] = defaultdict(list)
+        for effect in self.effects:
+            self._settled[effect.settlement].append(effect)
+        self.refusals = list(self._read_refusals())
+        self.in_flight: list[Any] = list(self._read_in_flight())
+        self.tally, self.workers, self.versions = self._read_tally()
+        self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
+        self.names = self._read_names()
+        self.by_kind = self._by_kind()
+
+    @property
+    def stop(self) -> StopRequest | None:
+        """The newest stop that took effect on this run; one of a finished run if there is no other."""
+        effective = [stop for stop in self.stops if not stop.finished_before]
+        return next(iter(effective or self.stops), None)
+
+    @property
+    def in_force(self) -> StopRequest | None:
+        """The stop, if it refused anything at all: not one that came after the end."""
+        stop = self.stop
+        return stop if stop is not None and stop.gate_at and not stop.finished_before else None
+
+    @property
+    def effective_line(self) -> int:
+        """The line with which the stop took effect; a later number is a later moment. 0: no stop."""
+        stop = self.in_force
+        mine = [line.seq for line in self.all_of(*EFFECTIVE) if stop is None or line.stop_id == stop.pk]
+        return min(mine, default=0) if stop else 0
+
+    @property
+    def final_line(self) -> int:
+        """The line that ended the run, 0 while it has not ended."""
+        ends = self.all_of("run.completed", "run.failed", "run.cancelled", "run.abandoned")
+        return max((line.seq for line in ends), default=0)
+
+    def all_of(self, *kinds: str) -> list[Any]:
+        """The read lines of these kinds, oldest first."""
+        return sorted((line for kind in kinds for line in self.by_kind[kind]), key=lambda line: line.seq)
+
+    def seqs(self, *kinds: str) -> list[int]:
+        return [line.seq for line in self.all_of(*kinds)][:CITED]
+
+    def count(self, what: str, *names: str) -> int:
+        """A number of the tally: of these names, or of all."""
+        mine = self.tally[what]
+        return sum(mine[name] for name in (names or mine) if name in mine)
+
+    def settled_as(self, *settlements: str) -> list[Any]:
+        """The effects with these settlements that may have a sentence of their own, oldest first."""
+        found = [effect for settlement in settlements for effect in self._settled[settlement][:CLAIMS]]
+        return sorted(found, key=lambda effect: str(effect.pk))
+
+    # the eight queries --------------------------------------------------------------------------
+
+    def _read_presses(self) -> list[Press]:
+        presses = Press.objects.filter(stop__run=self.run).select_related("stop")
+        return list(presses.order_by("-stop_id", "pk")[:PRESSES])
+
+    def _read_effects(self) -> list[Any]:
+        lines = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
+        rows = self._effects().annotate(
+            line=newest(lines.filter(kind__in=SETTLING)),
+            looked=newest(lines.filter(kind="effect.looked_up")),
+            sent=newest(lines.filter(kind="effect.dispatched")),
+            part=Case(When(settlement=Settlement.PARTIAL, then=F("items")), output_field=JSONField()),
+        )
+        if self.most is None:
+            return list(rows.order_by("pk").values_list(*EFFECT, named=True))
+        chosen = rows.order_by(first(Q(settlement__in=DOUBTFUL)), "pk")[: self.most]
+        return sorted(chosen.values_list(*EFFECT, named=True), key=lambda effect: str(effect.pk))
+
+    def _effects(self) -> QuerySet[Any]:
+        begins = Func(F("plan"), 1, len(NO_PLAN), function="SUBSTR", output_field=BinaryField())
+        rows: QuerySet[Any] = Effect.objects.filter(run=self.run).annotate(plan_begins=begins)
+        return rows
+
+    def _read_refusals(self) -> Iterable[Refusal]:
+        """Those of the stop first, when they are too many; in the order of time."""
+        rows = Refusal.objects.filter(run=self.run).order_by(first(self._of_stop()), "first_at", "pk")
+        chosen = rows[: min(LOG, self.most or LOG)]
+        return sorted(chosen, key=lambda refusal: (refusal.first_at, refusal.pk))
+
+    def _of_stop(self) -> Q:
+        """Refusals at the version of the stop or a later one."""
+        stop = self.in_force
+        return Q(current_version__gte=stop.version_after) if stop else Q(pk__isnull=True)
+
+    def after_stop(self, refusal: Refusal) -> bool:
+        """The same of a row that was read."""
+        stop = self.in_force
+        return bool(stop and (refusal.current_version or 0) >= (stop.version_after or 0))
+
+    def _read_in_flight(self) -> Iterable[InFlight]:
+        about = Effect.objects.filter(run=self.run, key=OuterRef("permit__effect_key"))
+        lines = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("permit__effect_key"))
+        rows = InFlight.objects.filter(stop=self.in_force).annotate(
+            effect_id=Subquery(about.values("pk")[:1]),
+            effect_title=Subquery(about.values("title")[:1]),
+            settlement=Subquery(about.values("settlement")[:1]),
+            line=newest(lines.filter(kind__in=SETTLING).order_by("-seq")),
+        )
+        return rows.select_related("permit__step").order_by("pk")[:IN_FLIGHT]
+
+    def _read_tally(self) -> tuple[dict[str, dict[str, Any]], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Everything that is counted, the workers and the issued versions: one statement."""
+        told: dict[str, dict[str, Any]] = defaultdict(dict)
+        workers: list[tuple[Any, ...]] = []
+        versions: list[tuple[Any, ...]] = []
+        one, *rest = self._counted()
+        for what, name, number, at in one.union(*rest, all=True):
+            if what == "worker":
+                workers.append((name, number, at))
+            elif what == "version":
+                versions.append((number, at, name))
+            else:
+                told[what][name] = at if what == "first" else number
+        return told, sorted(workers), sorted(versions, reverse=True)
+
+    def _counted(self) -> Iterable[QuerySet[Any, Any]]:
+        mine = {"run": self.run}
+        permits, refusals = Permit.objects.filter(**mine), Refusal.objects.filter(**mine)
+        ours = refusals.filter(self._of_stop()) if self.in_force else refusals
+        begun = permits.filter(op_class__in=INCONSEQUENTIAL).exclude(state=PermitState.NOT_SENT)
+        lines = Evidence.objects.filter(stream=self.run.pk)
+        withheld = lines.filter(kind="step.withheld")
+        tried = lines.filter(kind__in=TRIES_TO_END)
+        odd = lines.filter(kind="step.unknown", step_id__in=self._unexplained())
+        yield counted("step", Step.objects.filter(**mine), "status", Count("pk"))
+        yield counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
+        effects = self._effects()
+        done = effects.filter(settlement__in=[Settlement.CONFIRMED, Settlement.PARTIAL])
+        checking = effects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False)
+        yield counted("planned", done.exclude(plan_begins__in=[b"", NO_PLAN]), "settlement", Count("pk"))
+        yield counted("checking", checking, "settlement", Count("pk"))
+        yield counted("refused", ours, "boundary", Count("pk"))
+        yield counted("asked", ours, "boundary", Sum("count"))
+        yield counted("refusal", refusals, "boundary", Count("pk"))
+        yield counted("first", ours, "reason", Count("pk"), Min("first_at"))
+        yield counted("begun", begun, "op_class", Count("pk"))
+        yield counted("lost", begun.filter(state=PermitState.LOST), "op_class", Count("pk"))
+        yield counted("sent", permits.exclude(op_class__in=INCONSEQUENTIAL), "guard", Count("pk"))
+        yield counted("open", permits.filter(state=PermitState.OPEN), "worker", Count("pk"))
+        yield counted("press", Press.objects.filter(stop=self.stop), "answer", Count("pk"))
+        yield counted("in_flight", InFlight.objects.filter(stop=self.in_force), "state_then", Count("pk"))
+        yield counted("late", lines.filter(kind__in=LATE), "kind", Count("seq"))
+        yield counted("leak", self._leaks(), "kind", Count("seq"))
+        yield counted("withheld", withheld, "kind", Count("seq"))
+        yield counted("withheld_first", withheld, "kind", Min("seq"))
+        yield counted("withheld_last", withheld, "kind", Max("seq"))
+        yield counted("tried", tried, "kind", Count("seq"))
+        yield counted("tried_first", tried, "stream", Min("seq"))
+        yield counted("unexplained", self._unexplained(), "status", Count("pk"))
+        yield counted("unexplained_first", odd, "kind", Min("seq"))
+        yield counted("after_end", lines.filter(kind="stop.after_end"), "kind", Min("seq"))
+        yield plain("worker", Worker.objects.filter(**mine), "name", "confirmed_version", "last_heard_at")
+        issued = ReportRow.objects.filter(**mine).annotate(told=_outcome_and_final())
+        yield plain("version", issued, "told", "version", "issued_at")
+
+    def _unexplained(self) -> QuerySet[Step]:
+        """Steps that are unknown without an effect that would say why."""
+        doubted = Effect.objects.filter(
+            step=OuterRef("pk"), settlement__in=(*DOUBTFUL, Settlement.ACCEPTED_UNKNOWN)
+        )
+        return Step.objects.filter(~Exists(doubted), run=self.run, status=StepStatus.UNKNOWN)
+
+    def _leaks(self) -> QuerySet[Evidence]:
+        """Permits of the ordinary guard that were opened after the stop, at its version or an older one.
+
+        By line number, which is given under the run's lock, and by version: no clock is asked.
+        """
+        stop = self.in_force
+        lines = Evidence.objects.filter(stream=self.run.pk)
+        if stop is None:
+            return lines.none()
+        effective = lines.filter(stop_id=stop.pk, kind__in=EFFECTIVE).order_by("seq").values("seq")[:1]
+        others = Permit.objects.filter(run=self.run).exclude(guard="ordinary").values("pk")
+        opened = lines.filter(kind="permit.opened", carried_version__lte=stop.version_after)
+        return opened.filter(seq__gt=Subquery(effective)).exclude(permit_id__in=others)
+
+    def _read_lines(self) -> QuerySet[Evidence]:
+        """The run's moments, late reports, breaches, and each line that a claim may cite."""
+        lines = Evidence.objects.filter(stream=self.run.pk)
+        late = lines.filter(kind__in=LATE).order_by("seq").values("seq")[:LATE_ROWS]
+        leaks = self._leaks().order_by("seq").values("seq")[:CLAIMS]
+        listed = InFlight.objects.filter(stop=self.in_force).values("permit_id")
+        of_permit = Q(effect_key="", kind__startswith="permit.", permit_id__in=listed)
+        chosen = Q(kind__in=MOMENTS) | Q(seq__in=late) | Q(seq__in=leaks) | of_permit
+        bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("seq"))
+        told = Permit.objects.filter(pk=OuterRef("permit_id"))
+        return lines.filter(chosen | Q(seq__in=self._cited())).annotate(
+            body=only_where(Q(kind="effect.looked_up"), Subquery(bodies.values("body")[:1])),
+            outcome=only_where(Q(kind__in=LATE), Subquery(told.values("outcome")[:1])),
+        )
+
+    def _cited(self) -> list[int]:
+        found = {
+            line for group in Settlement.values for effect in self.settled_as(group) for line in of(effect)
+        }
+        found |= {refusal.evidence_seq for refusal in self.refusals_of_stop()[:CITED]}
+        found |= {row.line for row in self.in_flight[:CLAIMS]}
+        found |= {self.count(what) for what in FIRSTS}
+        return sorted(seq for seq in found if seq)
+
+    def refusals_of_stop(self) -> list[Refusal]:
+        """Those that the stop caused; all of them where no stop was in force."""
+        return [refusal for refusal in self.refusals if not self.in_force or self.after_stop(refusal)]
+
+    def _read_names(self) -> dict[str, str]:
+        """Actor ids as names, read now: an issued version keeps ids only."""
+        return name_actors(
+            {press.actor for press in self.presses} | {line.actor for line in self.lines.values()}
+        )
+
+    def _by_kind(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for line in self.lines.values():
+            found[line.kind].append(line)
+        return found
+
+
+EFFECT = (
+    *("pk", "key", "title", "target", "amount", "kind_name", "op_class", "settlement", "ground"),
+    *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice"),
+    *("dispatched_at", "settled_at", "unknown_since", "next_check_at", "check_until", "checks"),
+    *("line", "looked", "sent", "part", "plan_begins"),
+)
+
+
+def of(effect: Any) -> tuple[int | None, int | None, int | None]:
+    """The lines that a sentence about this effect may cite."""
+    return effect.sent, effect.looked, effect.line
+
+
+def read_run(run_id: str) -> Any:
+    """The run with its newest line, its newest seal and the database's clock; NotFound if none."""
+    lines = Evidence.objects.filter(stream=OuterRef("pk")).order_by("-seq")
+    seals = Seal.objects.filter(stream=OuterRef("pk")).order_by("-upto_seq")
+    run = (
+        Run.objects.filter(pk=run_id)
+        .select_related("workspace", "session")
+        .annotate(
+            as_of=Now(),
+            last_seq=newest(lines),
+            sealed_seq=Subquery(seals.values("upto_seq")[:1]),
+            sealed_head=Subquery(seals.values("head")[:1]),
+        )
+        .first()
+    )
+    if run is None:
+        raise NotFound("run")
+    return run
+
+
+def newest(lines: QuerySet[Evidence]) -> Subquery:
+    return Subquery(lines.values("seq")[:1])
+
+
+def first(condition: Q) -> Case:
+    """An ordering: rows that meet the condition before the rest."""
+    return Case(When(condition, then=Value(0)), default=Value(1), output_field=IntegerField())
+
+
+def only_where(condition: Q, text: Subquery) -> Case:
+    """The text where the condition holds, "" elsewhere."""
+    return Case(When(condition, then=text), default=Value(""), output_field=TextField())
+
+
+NOTHING = Cast(Value(None), DateTimeField())
+
+
+def counted(what: str, rows: QuerySet[Any], name: str, number: Any, at: Any = None) -> QuerySet[Any, Any]:
+    """(what, name, number, at) per name."""
+    named = rows.order_by().annotate(what=Value(what, CharField())).values("what", name)
+    moments = at if at is not None else Max(NOTHING, output_field=DateTimeField())
+    told: QuerySet[Any, Any] = named.annotate(number=number, moment=moments)
+    return told.values_list("what", name, "number", "moment")
+
+
+def plain(what: str, rows: QuerySet[Any], *columns: str) -> QuerySet[Any, Any]:
+    """(what, name, number, at) per row."""
+    told: QuerySet[Any, Any] = rows.order_by().annotate(what=Value(what, CharField()))
+    return told.values_list("what", *columns)
+
+
+def _outcome_and_final() -> Case:
+    """ "final:completed" or "open:awaiting verification": two facts in the one text column."""
+    return Case(
+        When(final=True, then=Concat(Value("final:"), "outcome")),
+        default=Concat(Value("open:"), "outcome"),
+        output_field=CharField(),
+    )
+
+
+def name_actors(actors: Iterable[str]) -> dict[str, str]:
+    """Actor ids as names: people and tokens by theirs, Allstop itself, the rest as they are."""
+    ids = {actor for actor in actors if actor}
+    people = [i.removeprefix("user:") for i in ids if i.startswith("user:")]
+    tokens = [i.removeprefix("token:") for i in ids if i.startswith("token:")]
+    users = User.objects.filter(pk__in=[pk for pk in people if pk.isdecimal()])
+    named = {i: i for i in ids} | {"system": "Allstop"}
+    of_people = users.values_list(Concat(Value("user:"), Cast("pk", CharField())), "name", "email")
+    of_tokens = Token.objects.filter(pk__in=tokens).values_list(
+        Concat(Value("token:"), "pk"), "name", Value("", CharField())
+    )
+    for actor, name, email in of_people.union(of_tokens, all=True):
+        named[actor] = (name or email) if actor.startswith("user:") else f"token “{name}”"
+    return named

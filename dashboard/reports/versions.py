@@ -1,0 +1,241 @@
+"""issue(): freeze a report version. read() and load(): a version, or the draft. due(): who waits for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery
+
+from dashboard import words
+from effects.models import Report as ReportRow
+from runs.access import SYSTEM, NotFound
+from runs.evidence import Line, canonical, digest, last_line, record, seal
+from runs.models import Evidence, Run, RunStatus, Seal
+from runs.store import database_time, verb
+
+from .building import build, is_final, stamp
+from .model import Report, SealFacts, VersionRow, document, plain, revive
+from .rows import DOUBTFUL, name_actors
+
+RESTING = (
+    RunStatus.CANCELLED,
+    RunStatus.UNKNOWN,
+    RunStatus.CANCELLING_TIMEOUT,
+    RunStatus.ABANDONED,
+    RunStatus.COMPLETED,
+    RunStatus.FAILED,
+)
+# Lines that change nothing a report is issued for. A kind that is not named here is looked into.
+IMMATERIAL = (
+    *("report.issued", "effect.looked_up", "stop.joined"),
+    *("permit.opened", "permit.reported", "permit.not_sent", "permit.lost"),
+)
+RECENT = timedelta(seconds=30)
+SLICE = 500
+TRIES = 3
+
+
+class Moved(Exception):
+    """The run changed while its report was written; write it again."""
+
+
+def issue(run_id: str) -> ReportRow | None:
+    """Issue the next version of a resting run's report, if what matters changed; else None.
+
+    Written outside the run's lock and inserted under it, unless a line came in between. Two that
+    issue at once make one version. Raises NotFound.
+    """
+    for _ in range(TRIES):
+        if not behind(Run.objects.filter(pk=run_id)).exists():
+            return None
+        try:
+            return _insert(run_id, build(run_id))
+        except Moved:
+            continue
+    return _insert(run_id, None)
+
+
+@verb
+def _insert(run_id: str, draft: Report | None) -> ReportRow | None:
+    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
+    if run.status not in RESTING:
+        return None
+    newest = last_line(run.pk)
+    if draft is not None and draft.upto_seq != newest:
+        raise Moved
+    draft = draft or build(run_id)
+    last = ReportRow.objects.filter(run=run).order_by("-version").first()
+    if last is not None and json.loads(last.body)["matters"] == draft.matters:
+        return None
+    return _freeze(run, draft, last.version + 1 if last else 1)
+
+
+def _freeze(run: Run, draft: Report, version: int) -> ReportRow:
+    """Seal the stream, then insert the version and its evidence. The caller holds the run's lock."""
+    seal(run)
+    sealed = Seal.objects.filter(stream=run.pk).order_by("-upto_seq").values_list("upto_seq", "head").first()
+    now = database_time()
+    issued = replace(
+        draft,
+        draft=False,
+        version=version,
+        issued_at=now,
+        as_of=now,
+        final=finality(draft),
+        seal=SealFacts(*sealed) if sealed else None,
+    )
+    body = canonical(document(replace(issued, stamp=stamp(issued))))
+    row = ReportRow.objects.create(
+        run=run,
+        version=version,
+        outcome=issued.outcome,
+        final=issued.final,
+        upto_seq=issued.upto_seq,
+        body=body,
+        digest=digest(body),
+        issued_at=now,
+    )
+    told = {"version": version, "digest": row.digest, "outcome": row.outcome, "final": row.final}
+    record(run, Line("report.issued", SYSTEM.id, told, current_version=run.cancel_version))
+    return row
+
+
+def finality(report: Report) -> bool:
+    """Whether an issued version leaves nothing open."""
+    doubtful = sum(report.manifest.counts.get(state, 0) for state in DOUBTFUL)
+    return is_final(report.status, report.outcome, doubtful)
+
+
+# reading -----------------------------------------------------------------------------------------------
+
+
+def load(run_id: str, version: int | None = None, most: int | None = None) -> Report:
+    """An issued version (the newest if None) as it was frozen, or the draft when none was issued.
+
+    `most` bounds manifest and log for a page. Raises NotFound for a version that does not exist.
+    """
+    row, versions = _find(run_id, version)
+    if row is None:
+        return build(run_id, most)
+    frozen = json.loads(row.body)
+    named = name_actors(_actors(frozen))
+    if most is not None:
+        _shorten(frozen, most)
+    report = revive(Report, frozen)
+    return replace(report, id=row.pk, digest=row.digest, versions=versions, names=named)
+
+
+def read(run_id: str, version: int | None = None) -> dict[str, Any]:
+    """The document as JSON values, with `issue` beside it: id, digest, versions and names.
+
+    `issue.digest` is the SHA-256 of the canonical JSON of everything but `issue`; a draft has none.
+    """
+    row, versions = _find(run_id, version)
+    told = json.loads(row.body) if row else document(build(run_id))
+    beside = {
+        "id": row.pk if row else None,
+        "digest": row.digest if row else None,
+        "names": name_actors(_actors(told)),
+        "versions": [plain(one) for one in versions],
+    }
+    return {**told, "issue": beside}
+
+
+def _find(run_id: str, version: int | None) -> tuple[ReportRow | None, list[VersionRow]]:
+    """The version asked for (None: the newest, or no row for the draft), and the list of all."""
+    columns = ("version", "issued_at", "outcome", "final")
+    issued = ReportRow.objects.filter(run=run_id).order_by("-version")
+    versions = [VersionRow(*row) for row in issued.values_list(*columns)]
+    if version is None and not versions:
+        return None, []
+    row = issued.filter(version=versions[0].version if version is None else version).first()
+    if row is None:
+        raise NotFound("report")
+    return row, versions
+
+
+def is_genuine(row: ReportRow) -> bool:
+    """Whether an issued body still has its digest."""
+    return digest(row.body) == row.digest
+
+
+def _actors(told: dict[str, Any]) -> set[str]:
+    stops = [*([told["stop"]] if told["stop"] else []), *told["earlier_stops"]]
+    presses = [press["actor"] for stop in stops for press in stop["presses"]]
+    return {*presses, *(stop["actor"] for stop in stops), *(line["actor"] for line in told["evidence"])}
+
+
+def _shorten(body: dict[str, Any], most: int) -> None:
+    """Leave the first claims and rows, those in doubt before the rest; totals say what is left out."""
+    for section in body["sections"]:
+        section["left_out"] += max(0, len(section["claims"]) - most)
+        section["claims"] = section["claims"][:most]
+    effects = body["manifest"]["rows"]
+    if len(effects) > most:
+        doubtful = [row for row in effects if row["settlement"] in DOUBTFUL]
+        kept = [*doubtful, *(row for row in effects if row["settlement"] not in DOUBTFUL)][:most]
+        total = body["manifest"]["total"]
+        says = f"{most} of {total} effects, those in doubt first. The JSON of this version lists all."
+        body["manifest"] |= {"rows": kept, "says": says}
+    body["log"]["rows"] = body["log"]["rows"][:most]
+
+
+def since(run_id: str, upto_seq: int) -> list[str]:
+    """What the evidence holds beyond a version's last line, counted: "2 × Provider looked up"."""
+    lines = Evidence.objects.filter(stream=run_id, seq__gt=upto_seq).exclude(kind="report.issued")
+    kinds = lines.order_by().values_list("kind").annotate(number=Count("seq"), at=Min("seq")).order_by("at")
+    return [f"{number} × {words.event(kind)}" for kind, number, _ in kinds]
+
+
+# who waits for a report --------------------------------------------------------------------------------
+
+
+def behind(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Of these runs, the resting ones without a report that knows their newest material line."""
+    told = ReportRow.objects.filter(run=OuterRef("pk")).order_by("-version").values("upto_seq")[:1]
+    newer = material(Evidence.objects.filter(stream=OuterRef("pk"), seq__gt=OuterRef("told")))
+    rows = runs.filter(status__in=RESTING).annotate(told=Subquery(told))
+    return rows.filter(Q(told__isnull=True) | Exists(newer))
+
+
+def material(lines: QuerySet[Evidence]) -> QuerySet[Evidence]:
+    rows = lines.exclude(kind__in=IMMATERIAL).exclude(kind__startswith="step.")
+    return rows.exclude(kind__endswith=".refused")
+
+
+class Round:
+    """Goes through all resting runs, newest first, a slice at a time, and begins again."""
+
+    def __init__(self) -> None:
+        self.below = ""
+
+    def next(self) -> list[str]:
+        resting = Run.objects.filter(status__in=RESTING).order_by("-pk")
+        if self.below:
+            resting = resting.filter(pk__lt=self.below)
+        ids = list(resting.values_list("pk", flat=True)[:SLICE])
+        self.below = ids[-1] if len(ids) == SLICE else ""
+        return ids
+
+
+_round = Round()
+
+
+def due(limit: int = SLICE) -> list[str]:
+    """Runs to issue a report for: those with a recent line, and those found on the round.
+
+    The first kind makes good a lost wake-up within seconds, the second whatever was missed while
+    no process ran: a bounded number of runs a call, whatever their number.
+    """
+    recent = material(Evidence.objects.filter(at__gt=database_time() - RECENT))
+    fresh = _ids(Run.objects.filter(pk__in=recent.values("stream")), limit)
+    return sorted({*fresh, *_ids(Run.objects.filter(pk__in=_round.next()), limit)})
+
+
+def _ids(runs: QuerySet[Run], limit: int) -> Iterable[str]:
+    ids: QuerySet[Any, str] = behind(runs).values_list("pk", flat=True)
+    return list(ids[:limit])

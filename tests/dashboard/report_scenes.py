@@ -1,0 +1,131 @@
+"""One run for each outcome that rows can have today, brought about by the verbs where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+
+from effects import drain, ends
+from effects.models import Effect
+from runs.evidence import Line, record
+from runs.models import Run
+from tests.worlds import World, fresh, lapse
+
+Scene = Callable[[World], Run]
+
+
+def not_ended(w: World) -> Run:
+    """The deadline passed while a charge was in flight."""
+    run = w.run()
+    w.opened(run)
+    w.stop(run, deadline_s=0)
+    drain.drain_run(run.pk)
+    return fresh(run)
+
+
+def abandoned(w: World) -> Run:
+    run = not_ended(w)
+    with transaction.atomic():
+        Run.abandon(run)
+        record(run, Line("run.abandoned", "system"))
+    return fresh(run)
+
+
+def awaiting_verification(w: World) -> Run:
+    """One charge confirmed, one whose answer was lost, one step withheld, one attempt refused twice."""
+    run = w.run(ungateable=["web search"])
+    first, second = w.opened(run, "charge:1"), w.opened(run, "charge:2")
+    w.claimed(run, "later")
+    w.report(first, provider_ref="ch_1")
+    w.stop(run, reason="wrong input", note="price list is last month’s")
+    w.stop(run, by=w.bob)
+    w.refused(run, "charge:3")
+    w.refused(run, "charge:3")
+    w.report(second, "unknown", detail="timeout")
+    return fresh(run)
+
+
+def resumable_pause(w: World) -> Run:
+    run = w.run()
+    with transaction.atomic():
+        Run.pause(run)
+        Run.hold(run)
+        record(run, Line("run.paused", w.alice.id))
+    return fresh(run)
+
+
+def accepted_unknown(w: World) -> Run:
+    run = awaiting_verification(w)
+    effect = Effect.objects.get(run=run, settlement="UNKNOWN")
+    with transaction.atomic():
+        Effect.accept_unknown(effect)
+        record(run, Line("effect.accepted_unknown", w.bob.id, effect_key=effect.key))
+    return fresh(run)
+
+
+def completed(w: World) -> Run:
+    run = w.run()
+    w.report(w.opened(run))
+    ends.complete(actor=w.agent, run_id=run.pk, seen=1, summary="all booked")
+    return fresh(run)
+
+
+def failed(w: World) -> Run:
+    """The runtime gave up while a charge was in flight, and its holder said later that it was not sent."""
+    run = w.run()
+    opened = w.opened(run)
+    ends.fail(actor=w.agent, run_id=run.pk, summary="out of memory")
+    w.report(opened, "not_sent")
+    return fresh(run)
+
+
+def partially_completed(w: World) -> Run:
+    """Three charges: one before the stop, one in flight that happened, one that did not."""
+    run = w.run()
+    charges = [w.opened(run, f"charge:{number}") for number in (1, 2, 3)]
+    w.report(charges[0], provider_ref="ch_1")
+    w.stop(run)
+    w.report(charges[1], "partial", items=["line 1", "line 2"])
+    w.report(charges[2], "not_applied")
+    return fresh(run)
+
+
+def safe_settlement(w: World) -> Run:
+    run = w.run()
+    opened = w.opened(run)
+    w.stop(run)
+    w.report(opened, "not_sent")
+    return fresh(run)
+
+
+def before_effect(w: World) -> Run:
+    run = w.run()
+    w.claimed(run, "read", op_class="read")
+    w.stop(run)
+    drain.drain_run(run.pk)
+    return fresh(run)
+
+
+def lost_worker(w: World) -> Run:
+    """A stop, then the lease of the charge ran out."""
+    run = w.run()
+    opened = w.opened(run)
+    w.stop(run)
+    lapse(opened.permit, opened.step)
+    drain.drain_run(run.pk)
+    return fresh(run)
+
+
+SCENES: dict[str, Scene] = {
+    "not ended": not_ended,
+    "abandoned": abandoned,
+    "awaiting verification": awaiting_verification,
+    "resumable pause": resumable_pause,
+    "ended with an accepted unknown": accepted_unknown,
+    "completed": completed,
+    "failed": failed,
+    "partially completed": partially_completed,
+    "stopped after safe settlement": safe_settlement,
+    "stopped before effect": before_effect,
+}

@@ -7,7 +7,7 @@ import socket
 from types import TracebackType
 
 from allstop.errors import GateUnavailable, Json, Rejected
-from allstop.run import Run
+from allstop.run import Pace, Run
 from allstop.wire import Wire, new_key
 
 
@@ -24,7 +24,8 @@ class Client:
 
     url, token: default to ALLSTOP_URL and ALLSTOP_TOKEN. timeout_s: one try of one call. give_up_s: all tries
     of one call; after it the gate counts as unavailable. report_for_s: how long a report is repeated until it
-    is delivered.
+    is delivered. lease_s: how long the server waits for a sign of life before it takes a claim for lost; the
+    heartbeat renews it.
     """
 
     def __init__(
@@ -37,13 +38,13 @@ class Client:
         give_up_s: float = 5,
         report_for_s: float = 30,
         heartbeat_s: float = 3,
+        lease_s: float = 30,
     ) -> None:
         url, token = url or os.environ.get("ALLSTOP_URL"), token or os.environ.get("ALLSTOP_TOKEN")
         if not url or not token:
             raise ValueError("Where is Allstop? Set ALLSTOP_URL and ALLSTOP_TOKEN, or pass url and token.")
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}"
-        self._heartbeat_s = heartbeat_s
-        self._report_for_s = report_for_s
+        self._pace = Pace(heartbeat_s=heartbeat_s, report_for_s=report_for_s, lease_s=lease_s)
         self._wire = Wire(url, token, timeout_s=timeout_s, give_up_s=give_up_s)
 
     def run(
@@ -76,13 +77,7 @@ class Client:
             "silent_after_s": silent_after_s,
         }
         spec = {field: value for field, value in spec.items() if value is not None}
-        return Run(
-            self._wire,
-            spec,
-            worker=self.worker,
-            heartbeat_s=self._heartbeat_s,
-            report_for_s=self._report_for_s,
-        )
+        return Run(self._wire, spec, worker=self.worker, pace=self._pace)
 
     def request_stop(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from allstop.errors import GateUnavailable, Json, MustWait, NeverSent
+from allstop.errors import GateUnavailable, Json, MustWait, NeverSent, Queued
 from allstop.outcome import Outcome
 from allstop.permit import Judge
 
@@ -43,8 +43,9 @@ class Effect:
         """Call `fn(*args, **kwargs)` if, and only if, the gate permits it now. Returns what `fn` returned.
 
         A key that is settled already: `fn` is not called, the stored result is returned. Raises MustWait
-        (sent before, outcome not known), Refused, GateUnavailable, PermitExpired (nothing was sent), what
-        `fn` raised, and ReportNotDelivered (it was called, the report did not get through).
+        (sent before, outcome not known), Queued (Allstop will send it), Refused, GateUnavailable,
+        PermitExpired (nothing was sent), what `fn` raised, and ReportNotDelivered (it was called, the report
+        did not get through).
         """
         self._tried = True
         run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
@@ -57,6 +58,8 @@ class Effect:
 
     def _known(self, answer: Json) -> Any:
         what, effect = answer.get("known"), answer.get("effect") or {}
+        if answer.get("queued"):
+            raise Queued(f"Effect {self.key!r} is queued: Allstop sends effects of this kind itself.", effect)
         if what == "settled":
             self.skipped = True
             return answer.get("result")

@@ -83,6 +83,14 @@ class MustWait(Exception):
         self.effect = effect
 
 
+class Queued(Exception):
+    """Effects of this kind are sent by Allstop itself: it is queued, and your function was not called."""
+
+    def __init__(self, message: str, effect: Json) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
 class NotApplied(Exception):
     """Raise it from the function you send when you know that the outside world did not change."""
 
@@ -136,5 +144,6 @@ def from_problem(status: int, problem: Json) -> BaseException:
 
 
 def _sentence(problem: Json) -> str:
-    words = [problem.get("title") or "Refused", problem.get("detail"), problem.get("what_to_do")]
-    return " ".join(str(w).rstrip(".") + "." for w in words if w)
+    said = [str(problem.get(name) or "").strip().rstrip(".") for name in ("title", "detail", "what_to_do")]
+    new = [words for n, words in enumerate(said) if words and not any(words in before for before in said[:n])]
+    return ". ".join(new or ["Refused"]) + "."

@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
 from allstop.errors import (
@@ -32,6 +33,15 @@ from allstop.wire import Wire, new_key
 log = logging.getLogger("allstop")
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How often and how long, in seconds; see Client."""
+
+    heartbeat_s: float
+    report_for_s: float
+    lease_s: float
+
+
 class Run(Gated):
     """Registered or attached to on entry. On exit: completed after a clean body, failed after an exception.
 
@@ -39,23 +49,21 @@ class Run(Gated):
     has it.
     """
 
-    def __init__(
-        self, wire: Wire, spec: Json, *, worker: str, heartbeat_s: float, report_for_s: float
-    ) -> None:
+    def __init__(self, wire: Wire, spec: Json, *, worker: str, pace: Pace) -> None:
         self.run = self
         self.worker = worker
         self.id = self.url = ""
         self.version = 0
         self._wire = wire
         self._spec = spec
-        self._report_for_s = report_for_s
+        self._pace = pace
         self._lock = threading.Lock()
         self._held: set[str] = set()
         self._asks: dict[str, tuple[str, float]] = {}
         self._halt: Refused | None = None
         self._confirmed = 0
         self._ended = False
-        self._heart = Heartbeat(self._beat, heartbeat_s)
+        self._heart = Heartbeat(self._beat, pace.heartbeat_s)
 
     @property
     def key(self) -> str:
@@ -130,12 +138,10 @@ class Run(Gated):
 
     # -- work
 
-    def step(
-        self, key: str, name: str | None = None, op_class: str = "external_write", *, lease_s: float = 30
-    ) -> Step:
+    def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> Step:
         """A step to fill with several effects: `with run.step("invoice-7", "Invoice 7") as step: …`."""
         spec = {"key": key, "class": op_class} | ({"name": name} if name else {})
-        return Step(self, spec, lease_s=lease_s)
+        return Step(self, spec, lease_s=self._pace.lease_s)
 
     def checkpoint(self) -> None:
         """Raise StopRequested (or StaleVersion) if one is known by now. Asks nobody: cheap in any loop."""
@@ -161,7 +167,7 @@ class Run(Gated):
         data = answer.get("permit")
         if not isinstance(data, dict):
             raise GateUnavailable("Allstop answered without a permit. Nothing was sent.")
-        return Permit(self._wire, data, asked_at=asked_at, report_for_s=self._report_for_s)
+        return Permit(self._wire, data, asked_at=asked_at, report_for_s=self._pace.report_for_s)
 
     def ask_gate(self, path: str, body: Json) -> tuple[Json, float]:
         """Ask for a permit. Returns the answer and the moment, on now(), from which its time is counted.
@@ -169,7 +175,7 @@ class Run(Gated):
         When no answer came, the server may have permitted nonetheless. The key is kept, so that the same
         question, asked again later, meets that permit instead of "must wait".
         """
-        body = {**body, "worker": self.worker, "seen_version": self.version}
+        body = {**body, "worker": self.worker, "seen_version": self.version, "lease_s": self._pace.lease_s}
         digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         this_time = now()
         key, first_time = self._asks.pop(digest, (new_key(), this_time))

@@ -14,6 +14,7 @@ from allstop import (
     NeverSent,
     NotApplied,
     Outcome,
+    Queued,
     Rejected,
     ReportNotDelivered,
 )
@@ -56,6 +57,7 @@ def test_the_intent_carries_key_bytes_plan_version_and_its_step(client: Client, 
         "step": {"key": "charge:7", "name": "Charge €120"},
         "worker": "w-1",
         "seen_version": 1,
+        "lease_s": 30,
     }
 
 
@@ -237,6 +239,14 @@ def test_a_token_that_is_refused_is_a_gate_that_is_not_there(client: Client, stu
     stub.say("/effects$", status, "{}")
     charge = Charge()
     with client.run("r") as run, pytest.raises(GateUnavailable, match="token"):
+        charging(run).send(charge, "charge:7")
+    assert charge.calls == []
+
+
+def test_a_kind_that_allstop_sends_itself_is_queued_and_not_called(client: Client, stub: Stub) -> None:
+    stub.say("/effects$", 201, '{"effect": {"key": "charge:7"}, "permit": null, "queued": true}')
+    charge = Charge()
+    with client.run("r") as run, pytest.raises(Queued, match="Allstop sends"):
         charging(run).send(charge, "charge:7")
     assert charge.calls == []
 

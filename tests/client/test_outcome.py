@@ -38,7 +38,7 @@ def test_a_refused_connection_was_refused_before_any_byte() -> None:
         with pytest.raises(httpx2.ConnectError) as by_httpx:
             httpx2.post(url)
         with pytest.raises(urllib.error.URLError) as by_urllib:
-            urllib.request.urlopen(url, b"x", timeout=5)  # noqa: S310
+            urllib.request.urlopen(url, b"x", timeout=5)
     assert http_outcome(by_httpx.value).name == "not_applied"
     assert http_outcome(by_urllib.value).name == "not_applied"
 

@@ -20,8 +20,8 @@ AFTER_BOOKING_S = 3.0
 ANSWER_IS_LOST = "Ostwind GmbH"
 CARD_IS_DECLINED = "Waldsee KG"
 # After a lost answer the bank's look-up is out of order, then finds nothing, then finds the charge.
-OUT_OF_ORDER_S = 15.0
-NOT_FOUND_UNTIL_S = 35.0
+OUT_OF_ORDER_S = 20.0
+NOT_FOUND_UNTIL_S = 60.0
 
 
 class Bank(Handler):

@@ -158,7 +158,7 @@ def bank_charge(world: World) -> NewKind:
         when_unknown="The bank gave no answer. It may have booked the charge. It is not charged again.",
         lookup=look_up(f"{world.bank}/charges"),
         settle_window_s=120,
-        check_every_s=[5, 5, 10, 10, 15, 30],
+        check_every_s=[5, 5, 10, 10, 10, 10, 15, 30],
         check_for_s=3600,
     )
 

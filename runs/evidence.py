@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, Max, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 
 from . import wake
 from .models import Evidence, EvidencePayload, Run, Seal, Workspace
@@ -141,10 +142,10 @@ def streams_to_seal(limit: int = 500) -> list[str]:
     if newest is not None:
         # a line may commit after a seal with a later clock: look back past the longest statement
         lines = lines.filter(at__gt=newest - timedelta(seconds=60))
-    tops = lines.values("stream").annotate(top=Max("seq"))[:limit]
-    sealed = dict(
-        Seal.objects.filter(stream__in=[row["stream"] for row in tops])
-        .values_list("stream")
-        .annotate(Max("upto_seq"))
+    sealed = Seal.objects.filter(stream=OuterRef("stream")).order_by("-upto_seq").values("upto_seq")[:1]
+    open_ones = (
+        lines.values("stream")
+        .annotate(top=Max("seq"), sealed=Coalesce(Subquery(sealed), 0))
+        .filter(top__gt=F("sealed"))
     )
-    return [row["stream"] for row in tops if row["top"] > sealed.get(row["stream"], 0)]
+    return list(open_ones.order_by("stream").values_list("stream", flat=True)[:limit])

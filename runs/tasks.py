@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from celery import shared_task
 from celery.worker import state
@@ -19,6 +19,8 @@ from . import evidence
 
 P = ParamSpec("P")
 log = logging.getLogger(__name__)
+
+STREAMS_A_PASS = 5_000
 
 
 def each(work: Callable[[str], object], ids: Iterable[str]) -> None:
@@ -62,7 +64,8 @@ def with_own_connection(function: Callable[P, None]) -> Callable[P, None]:
 
 def leaving() -> bool:
     """This worker was told to stop: what is in flight ends, nothing new is claimed."""
-    return any(told not in (None, False) for told in (state.should_stop, state.should_terminate))
+    told: tuple[Any, ...] = (state.should_stop, state.should_terminate)  # an exit code, and 0 is one
+    return any(code is not None and code is not False for code in told)
 
 
 @shared_task(name="runs.tasks.seal")
@@ -70,4 +73,4 @@ def leaving() -> bool:
 @alone
 def seal() -> None:
     """Chain the evidence lines that are not sealed yet."""
-    each(evidence.seal_stream, evidence.streams_to_seal())
+    each(evidence.seal_stream, evidence.streams_to_seal(STREAMS_A_PASS))

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.urls import path
 
-from runs import access
+from runs import access, wake
 from runs.models import User
 from runs.wake import group_of
 
@@ -81,6 +81,7 @@ class Live(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         """Accept first: a refused handshake reaches the page as 1006, which says nothing."""
+        wake.attach(asyncio.get_running_loop())  # the in-memory layer delivers at once only on this loop
         await self.accept()
         if not await self.still_allowed(self.topics):
             return

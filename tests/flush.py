@@ -3,6 +3,7 @@
 Test code only: Django empties the tables after each test that commits; our triggers refuse, as they should.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,4 +32,12 @@ def without_triggers(connection: Any) -> Iterator[Any]:
 def execute_sql_flush(self: BaseDatabaseOperations, sql_list: Iterable[str]) -> None:
     with without_triggers(self.connection) as cursor:
         for sql in sql_list:
-            cursor.execute(sql)
+            for statement in cheaper(sql):
+                cursor.execute(statement)
+
+
+def cheaper(sql: str) -> list[str]:
+    """PostgreSQL's TRUNCATE writes new files for every table and index; a few rows are deleted sooner."""
+    if not sql.startswith("TRUNCATE") or "RESTART IDENTITY" in sql:
+        return [sql]
+    return [f"DELETE FROM {table}" for table in re.findall(r'"[^"]+"', sql)]

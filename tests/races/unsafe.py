@@ -1,0 +1,239 @@
+"""The shapes that look right and are not (and a few that are), on the product's own tables. PostgreSQL only.
+
+They are what the checker must be able to catch: each is a dispatch or a stop that other systems use, or that
+the obvious lines of Django compile to. Nothing of this is ever called by the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, QuerySet
+
+from runs.models import InFlight, Permit, Run, Step, StopRequest
+from runs.store import after, database_time, new_id
+from tests.worlds import number
+
+ACTIVE = "SELECT 1 FROM runs_run WHERE id = %(run)s AND status = 'ACTIVE' AND cancel_version = %(v)s"
+GUARD = "EXISTS (" + ACTIVE + "{lock})"
+CAS = "UPDATE runs_step SET status = 'DISPATCHED' WHERE id = %(step)s AND status = 'CLAIMED' AND "
+PERMIT = """
+    INSERT INTO runs_permit (id, run_id, step_id, boundary, guard, op_class, effect_key, attempt,
+        seen_version, token, worker, state, permit_until, lease_until, outcome)
+    SELECT %(permit)s, %(run)s, {step}, 'dispatch', 'ordinary', 'external_write', '', 1,
+        %(v)s, 'token', 'w-1', 'OPEN', clock_timestamp(), clock_timestamp() + interval '60 s', ''"""
+STEP = """
+    INSERT INTO runs_step (id, run_id, key, name, op_class, cleanup, status, worker, claim_token, attempt,
+        ends_with_effect, happened, reported_after_stop, detail)
+    SELECT %(new)s, %(run)s, %(new)s, 'pay', 'external_write', false, 'DISPATCHED', 'w-1', 'token', 1,
+        true, false, false, ''"""
+
+
+def arguments(run: Run, step: Step | None) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "v": run.cancel_version,
+        "step": step.pk if step else None,
+        "new": new_id("ste"),
+        "permit": new_id("prm"),
+    }
+
+
+def execute(sql: str, values: dict[str, Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+# --- Dispatches: each returns the number of rows that it was told ------------------------------------------
+
+
+def cas(run: Run, step: Step, lock: str = "", start: str = "") -> int:
+    """Compare and set on the step with the run in an EXISTS, then the permit, in one transaction."""
+    values = arguments(run, step)
+    with transaction.atomic():
+        if start:
+            execute(start, values)
+        rows = execute(CAS + GUARD.format(lock=lock), values)
+        if rows:
+            execute(PERMIT.format(step="%(step)s"), values)
+        return rows
+
+
+def plain(run: Run, step: Step) -> int:
+    return cas(run, step)
+
+
+def key_share(run: Run, step: Step) -> int:
+    return cas(run, step, lock=" FOR KEY SHARE")
+
+
+def share(run: Run, step: Step) -> int:
+    """Right, but a stream of such readers starves the stop."""
+    return cas(run, step, lock=" FOR SHARE")
+
+
+def serializable(run: Run, step: Step) -> int:
+    return cas(run, step, start="SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+
+
+def repeatable_read(run: Run, step: Step) -> int:
+    return cas(run, step, start="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def advisory_first(run: Run, step: Step) -> int:
+    """Right: the advisory lock is a statement of its own, so the next one has a younger snapshot."""
+    return cas(run, step, start="SELECT pg_advisory_xact_lock_shared(hashtext(%(run)s))")
+
+
+def advisory_inside(run: Run, step: Step) -> int:
+    """The advisory lock and the check in one statement: its snapshot is older than the lock."""
+    values = arguments(run, step)
+    lock = "WITH l AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(hashtext(%(run)s))) "
+    set_from = CAS.replace(" WHERE", " FROM l WHERE", 1)
+    with transaction.atomic():
+        rows = execute(lock + set_from + GUARD.format(lock=""), values)
+        if rows:
+            execute(PERMIT.format(step="%(step)s"), values)
+        return rows
+
+
+def one_statement(run: Run, step: Step) -> int:
+    """As `plain`, in autocommit: there is no open transaction between the check and the permit."""
+    moved = "WITH moved AS (" + CAS + GUARD.format(lock="") + " RETURNING id)"
+    return execute(moved + PERMIT.format(step="moved.id") + " FROM moved", arguments(run, step))
+
+
+def step_locked_only(run: Run, step: Step) -> int:
+    """select_for_update(of=("self",)) on a join: it locks the step, and reads the run as it was."""
+    values = arguments(run, step)
+    with transaction.atomic():
+        seen = Step.objects.select_related("run").select_for_update(of=("self",)).get(pk=step.pk)
+        if (seen.status, seen.run.status, seen.run.cancel_version) != (
+            "CLAIMED",
+            "ACTIVE",
+            run.cancel_version,
+        ):
+            return 0
+        execute("UPDATE runs_step SET status = 'DISPATCHED' WHERE id = %(step)s", values)
+        return execute(PERMIT.format(step="%(step)s"), values)
+
+
+def inserted(run: Run, step: Step | None = None, lock: str = "") -> int:
+    """Register and dispatch in one call: the step is born DISPATCHED, guarded by an EXISTS only."""
+    values = arguments(run, None)
+    with transaction.atomic():
+        rows = execute(STEP + " WHERE " + GUARD.format(lock=lock), values)
+        if rows:
+            execute(PERMIT.format(step="%(new)s"), values)
+        return rows
+
+
+def inserted_behind_a_lock(run: Run, step: Step | None = None) -> int:
+    """Right: the run's row is locked by the sub-select."""
+    return inserted(run, lock=" FOR NO KEY UPDATE")
+
+
+def joined_claim(run: Run, step: Step) -> int:
+    """The natural line of Django, which compiles to `id IN (SELECT … JOIN …)`."""
+    rows: QuerySet[Step] = QuerySet(model=Step)
+    ours = rows.filter(
+        pk=step.pk, status="PENDING", run__status="ACTIVE", run__cancel_version=run.cancel_version
+    )
+    with transaction.atomic():
+        return ours.update(status="CLAIMED", claim_token=f"token-{number()}", worker="w")
+
+
+def joined_dispatch(run: Run, step: Step) -> int:
+    rows: QuerySet[Step] = QuerySet(model=Step)
+    ours = rows.filter(
+        pk=step.pk, status="CLAIMED", run__status="ACTIVE", run__cancel_version=run.cancel_version
+    )
+    values = arguments(run, step)
+    with transaction.atomic():
+        moved = ours.update(status="DISPATCHED")
+        if moved:
+            execute(PERMIT.format(step="%(step)s"), values)
+        return moved
+
+
+# --- Stops -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def recorded(run: Run) -> Iterator[Callable[[list[str]], None]]:
+    """A transaction with a stop row; the block is given the function that writes its list."""
+    with transaction.atomic():
+        now = database_time()
+        stop = StopRequest(
+            workspace_id=run.workspace_id,
+            number=number(),
+            run=run,
+            run_key=run.key,
+            mode="cancel",
+            actor="user:0",
+            via="page",
+            version_before=run.cancel_version,
+            version_after=run.cancel_version + 1,
+            gate_at=now,
+            fenced_at=now,
+            deadline_at=after(60),
+        )
+
+        def write(permits: list[str]) -> None:
+            stop.save(force_insert=True)
+            InFlight.objects.bulk_create(
+                InFlight(stop=stop, permit_id=permit, state_then="OPEN") for permit in permits
+            )
+
+        yield write
+
+
+def end_version(run: Run) -> None:
+    changes = {"status": "CANCELLING", "cancel_version": F("cancel_version") + 1}
+    assert Run.objects.filter(pk=run.pk, status="ACTIVE").advance(changes)
+
+
+def in_flight_now(run: Run) -> list[str]:
+    return list(Permit.objects.filter(run=run, state="OPEN").values_list("pk", flat=True))
+
+
+def simple_stop(run: Run, start: str = "") -> None:
+    """Bump the version, then list what is in flight: two statements, and no lock but the UPDATE's own."""
+    with recorded(run) as write:
+        if start:
+            execute(start, {"run": run.pk})
+        end_version(run)
+        write(in_flight_now(run))
+
+
+def serializable_stop(run: Run) -> None:
+    with transaction.atomic():
+        execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", {})
+        simple_stop(run)
+
+
+def repeatable_read_stop(run: Run) -> None:
+    with transaction.atomic():
+        execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+        simple_stop(run)
+
+
+def advisory_stop(run: Run) -> None:
+    with transaction.atomic():
+        execute("SELECT pg_advisory_xact_lock(hashtext(%(run)s))", {"run": run.pk})
+        simple_stop(run)
+
+
+def one_statement_stop(run: Run) -> None:
+    """The version and the list in one statement: its snapshot is older than its lock."""
+    sql = """
+        WITH ended AS (UPDATE runs_run SET status = 'CANCELLING', cancel_version = cancel_version + 1
+            WHERE id = %s AND status = 'ACTIVE' RETURNING id)
+        SELECT p.id FROM runs_permit p JOIN ended ON ended.id = p.run_id WHERE p.state = 'OPEN'"""
+    with recorded(run) as write, connection.cursor() as cursor:
+        cursor.execute(sql, [run.pk])
+        write([row[0] for row in cursor.fetchall()])

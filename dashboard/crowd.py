@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import connection
 
 from runs.problems import Problem
 
@@ -34,7 +34,8 @@ class Crowd:
         try:
             yield
         finally:
-            close_old_connections()
+            if not connection.in_atomic_block:  # else somebody else's transaction is still open
+                connection.close_if_unusable_or_obsolete()
             self._places.release()
 
 

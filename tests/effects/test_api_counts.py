@@ -15,7 +15,7 @@ from runs.store import database_time
 from tests.wire import Json, Wire, agent_of, effect_body
 from tests.worlds import World, a_kind, in_seconds
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 BRACKETS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 
 

@@ -13,7 +13,7 @@ from runs.models import Evidence, Gate, Run, Step, Workspace
 from tests.wire import Json, Wire, agent_of, effect_body, kind_body
 from tests.worlds import World, fresh
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 SEEN = {"worker": "w-1", "seen_version": 1}
 
 

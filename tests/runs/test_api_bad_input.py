@@ -15,7 +15,7 @@ from runs.problems import Problem
 from tests.wire import Wire, agent_of, effect_body, kind_body
 from tests.worlds import World
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 DEEP = b'{"key": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 RTL = "invoice\u202egnp.exe"

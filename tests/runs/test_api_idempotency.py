@@ -16,7 +16,7 @@ from runs.store import database_time
 from tests.wire import Said, Wire, agent_of, effect_body
 from tests.worlds import World
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -99,6 +99,7 @@ def test_a_claim_whose_answer_was_lost_is_given_again(agent: Wire) -> None:
     assert (other.status, other.data["claim_token"], other.data["status"]) == (200, None, "CLAIMED")
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant("I8")
 def test_a_commit_whose_answer_was_lost_is_found_again_by_its_key(
     agent: Wire, monkeypatch: pytest.MonkeyPatch
@@ -120,6 +121,7 @@ def test_a_commit_whose_answer_was_lost_is_found_again_by_its_key(
     assert Permit.objects.count() == 1
 
 
+@pytest.mark.django_db(transaction=True)
 def test_neither_work_nor_key_is_kept_when_the_answer_cannot_be(
     agent: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +156,7 @@ def test_old_answers_are_forgotten(agent: Wire) -> None:
     assert IdempotencyRecord.objects.count() == 1
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.race
 def test_twins_at_the_same_moment_come_to_one_permit_and_one_answer(agent: Wire) -> None:
     run, twins = agent.run(), 6

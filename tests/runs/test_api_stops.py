@@ -17,7 +17,7 @@ from runs.wishes import read_wish, run_key_of
 from tests.wire import Wire, agent_of
 from tests.worlds import World
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -241,6 +241,7 @@ def store_away(from_sql: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant("I22")
 @pytest.mark.parametrize("where", ["runs_token", "runs_run", "runs_stoprequest", "runs_press"])
 def test_a_stop_that_was_not_recorded_says_so_loudly(agent: Wire, where: str) -> None:
@@ -257,6 +258,7 @@ def test_a_stop_that_was_not_recorded_says_so_loudly(agent: Wire, where: str) ->
     assert agent.stop(run, key="same").status == 201
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant("I4")
 def test_a_commit_whose_answer_was_lost_is_called_unknown_and_the_key_converges(
     agent: Wire, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +280,7 @@ def test_a_commit_whose_answer_was_lost_is_called_unknown_and_the_key_converges(
     assert Run.objects.get().cancel_version == 2
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_stop_that_meets_a_fault_of_ours_is_not_called_recorded(
     agent: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from runs.tokens import FailedTokens, failed_tokens
 from tests.wire import Wire, agent_of, kind_body, token_text
 from tests.worlds import World
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from runs.models import Permit, Refusal, Run, Step, Worker
 from tests.wire import Json, Wire, agent_of
 from tests.worlds import World, in_seconds, lapse
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 SEEN = {"worker": "w-1", "seen_version": 1}
 
 

@@ -1,9 +1,11 @@
 from django.urls import URLPattern, URLResolver, include, path
 
+from dashboard.admin import site
 from dashboard.pages.urls import handler403, handler404, handler500
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("dashboard.api")),
+    path("admin/", site.urls),
     path("", include("dashboard.pages.urls")),
 ]
 

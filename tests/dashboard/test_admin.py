@@ -36,7 +36,7 @@ from runs.models import (
 from tests.dashboard.report_scenes import awaiting_verification
 from tests.worlds import World, a_kind
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.dashboard.admin_urls")]
+pytestmark = pytest.mark.django_db
 
 MOVED: list[type[models.Model]] = [
     *(Run, Step, Permit, Effect, StopRequest, Press, InFlight, Refusal, Report),

@@ -5,6 +5,7 @@ No page documents it here: the schema is at /api/v1/openapi.json, the words in d
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from collections.abc import Callable
@@ -51,18 +52,19 @@ class Api(NinjaAPI):
         schema = super().get_openapi_schema(**options)
         for operations in schema["paths"].values():
             for operation in operations.values():
-                _name_media_types(operation["responses"])
+                operation["responses"] = _told_as_problems(operation["responses"])
         return schema
 
     def get_openapi_operation_id(self, operation: Any) -> str:
         return str(operation.view_func.__name__)
 
 
-def _name_media_types(responses: dict[Any, Any]) -> None:
+def _told_as_problems(responses: dict[Any, Any]) -> dict[str, Any]:
     for status, response in responses.items():
         content = response.get("content", {})
         if int(status) >= 400 and "application/json" in content:
             content[problems.MEDIA_TYPE] = content.pop("application/json")
+    return {str(status): responses[status] for status in sorted(responses)}
 
 
 api = Api(
@@ -87,6 +89,11 @@ def read_report(
 
     access.find_run(actor_of(request), run_id)
     return send(reply(200, reports.read(run_id, version)))
+
+
+def schema_text() -> str:
+    """The schema as docs/openapi.json holds it."""
+    return json.dumps(api.get_openapi_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 # what went wrong ----------------------------------------------------------------------------------

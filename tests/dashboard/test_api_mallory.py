@@ -1,0 +1,134 @@
+"""Mallory's token meets every address of the API: nothing tells her that a thing exists elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from runs.models import StopRequest
+from tests.dashboard.test_api_schema import operations
+from tests.wire import Json, Wire, agent_of, effect_body, kind_body
+from tests.worlds import World
+
+pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I28")]
+SEEN = {"worker": "w-1", "seen_version": 1}
+ALL = operations()
+IDS = [(method, path, told["operationId"]) for method, path, told in ALL if re.search(r"{\w+_id}", path)]
+BODIES: dict[str, Json] = {
+    "complete_run": {"seen_version": 1},
+    "fail_run": {},
+    "heartbeat": SEEN,
+    "resume": {},
+    "add_step": {"key": "pay", "class": "read", "claim": SEEN},
+    "claim_step": SEEN,
+    "release_step": {"claim_token": "t"},
+    "finish_step": {"claim_token": "t", "result": "succeeded"},
+    "open_permit": {"boundary": "model", "class": "model_turn", "step": {"key": "turn"}, **SEEN},
+    "report_permit": {"claim_token": "t", "outcome": "applied"},
+    "add_effect": effect_body({"cancel_version": 1}),
+    "dispatch_effect": {"step_claim_token": "t", **SEEN},
+    "stop_run": {"note": "mine now"},
+}
+ABSENT = {
+    f"{name}_id": f"{prefix}_{'0' * 32}"
+    for name, prefix in {"run": "run", "step": "ste", "permit": "prm", "effect": "eff", "stop": "stp"}.items()
+}
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    return World()
+
+
+@pytest.fixture
+def finance(world: World) -> dict[str, str]:
+    """One of everything in Finance: ids by the names of the path's parts, and the permit's token."""
+    agent = agent_of(world.workspace)
+    run = agent.run()
+    got = agent.permitted(run)
+    agent.put("/kinds/bank.charge", kind_body())
+    stop = agent.stop(agent.run("stopped")).data
+    permit = got["permit"]
+    return {
+        "run_id": run["id"],
+        "step_id": permit["step_id"],
+        "permit_id": permit["id"],
+        "effect_id": got["effect"]["id"],
+        "stop_id": stop["id"],
+        "claim_token": permit["claim_token"],
+    }
+
+
+def ask(who: Wire, method: str, path: str, name: str, ids: dict[str, str], token: str) -> Any:
+    """The request as it would be right for the one whose thing it is."""
+    address = path.removeprefix("/api/v1").format(**ids)
+    if name == "look_again":
+        address += f"?claim_token={token}"
+    body = {key: token if "claim_token" in key else value for key, value in BODIES.get(name, {}).items()}
+    if method == "post":
+        return who.post(address, body)
+    return who.call(method.upper(), address)
+
+
+def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
+    assert len(IDS) == 22
+    assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
+
+
+@pytest.mark.parametrize(("method", "path", "name"), IDS, ids=[name for _, _, name in IDS])
+def test_what_is_foreign_is_answered_as_what_is_absent(
+    world: World, finance: dict[str, str], method: str, path: str, name: str
+) -> None:
+    mallory, before = agent_of(world.elsewhere), StopRequest.objects.count()
+    foreign = ask(mallory, method, path, name, finance, finance["claim_token"])
+    absent = ask(mallory, method, path, name, ABSENT, finance["claim_token"])
+    assert (foreign.status, foreign.problem) == (404, "not-found")
+    assert (foreign.text, foreign.headers) == (absent.text, absent.headers)
+    assert StopRequest.objects.count() == before
+    owner = ask(agent_of(world.workspace), method, path, name, finance, finance["claim_token"])
+    assert owner.status != 404, "the same request is right for its owner"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"), [one for one in IDS if one[0] == "get"], ids=lambda v: str(v)
+)
+def test_a_signed_in_stranger_reads_nothing(
+    world: World, finance: dict[str, str], method: str, path: str, name: str
+) -> None:
+    client = Client()
+    assert world.mallory.user is not None
+    client.force_login(world.mallory.user)
+    said = ask(Wire(client=client), method, path, name, finance, finance["claim_token"])
+    assert (said.status, said.problem) == (404, "not-found")
+
+
+@pytest.mark.parametrize(("method", "path", "told"), ALL, ids=[told["operationId"] for _, _, told in ALL])
+def test_nobody_gets_an_answer_without_a_token(
+    world: World, finance: dict[str, str], method: str, path: str, told: Json
+) -> None:
+    address = path.removeprefix("/api/v1").format(**finance, name="bank.charge")
+    for known in (address, re.sub(r"[0-9a-f]{32}", "0" * 32, address)):
+        said = Wire().call(method.upper(), known, {})
+        assert (said.status, said.problem) == (401, "token-missing")
+
+
+def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
+    mallory = agent_of(world.elsewhere)
+    assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
+    for path in ("/runs", "/stops", "/kinds"):
+        assert mallory.get(path).data == {"items": [], "next_cursor": None}
+    own = mallory.post("/runs", {"key": "close-books"})
+    assert own.status == 201, "a key that others use is free here"
+    assert own.data["id"] != finance["run_id"]
+    waiting = mallory.post("/stops", {"run_key": "stopped"})
+    assert (waiting.status, waiting.data["waiting"], waiting.data["number"]) == (201, True, 1)
+    assert mallory.put("/kinds/bank.charge", kind_body()).status == 201
+
+
+def test_a_cursor_of_others_leads_to_ones_own_rows_only(world: World, finance: dict[str, str]) -> None:
+    agent, mallory = agent_of(world.workspace), agent_of(world.elsewhere)
+    cursor = agent.get("/runs?limit=1").data["next_cursor"]
+    assert mallory.get(f"/runs?cursor={cursor}").data["items"] == []

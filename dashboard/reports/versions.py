@@ -152,10 +152,10 @@ def _find(run_id: str, version: int | None) -> tuple[ReportRow | None, list[Vers
     versions = [VersionRow(*row) for row in issued.values_list(*columns)]
     if version is None and not versions:
         return None, []
-    row = issued.filter(version=versions[0].version if version is None else version).first()
-    if row is None:
+    number = versions[0].version if version is None else version
+    if number not in {one.version for one in versions}:
         raise NotFound("report")
-    return row, versions
+    return issued.get(version=number), versions
 
 
 def is_genuine(row: ReportRow) -> bool:

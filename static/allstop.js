@@ -17,7 +17,7 @@
   const copy = async (button) => {
     const label = button.querySelector("[data-label]"), before = label.textContent;
     const text = button.dataset.copy === "location" ? location.origin + location.pathname
-      : button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom).textContent : button.dataset.copy;
+      : button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom).innerText : button.dataset.copy;
     try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; }
     catch { label.textContent = "Copy it by hand"; }
     setTimeout(() => { label.textContent = before; }, 2000);

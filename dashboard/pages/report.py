@@ -1,10 +1,93 @@
-"""The report's page."""
+"""The report: a document that answers five questions, each claim with its evidence."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from dashboard import reports, words
+from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
+from dashboard.reports import Report
+from runs import access
+from runs.evidence import topics_of
+
+SHOWN = 200
 
 
+def version_of(request: HttpRequest) -> int | None:
+    """The version that the address names; None for the newest. Anything unreadable does not exist."""
+    text = request.GET.get("version")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 8):
+        raise Http404
+    return int(text)
+
+
+class ReportPage:
+    """A report and what came after it; an issued version never changes under its reader."""
+
+    def __init__(self, run_id: str, version: int | None) -> None:
+        self.report: Report = reports.load(run_id, version, SHOWN)
+        issued = not self.report.draft
+        self.since = reports.since(run_id, self.report.upto_seq) if issued else []
+
+    @property
+    def unknown(self) -> int:
+        return int(self.report.manifest.counts.get("UNKNOWN", 0))
+
+    @property
+    def title(self) -> str:
+        open_ones = f"({self.unknown}?) " if self.unknown else ""
+        return f"{open_ones}Shutdown report · {self.report.run.name}"
+
+    @property
+    def favicon(self) -> str:
+        return "unknown" if self.unknown else "normal"
+
+    @property
+    def who(self) -> str:
+        """The name of the person or token that asked for the stop."""
+        stop = self.report.stop
+        return words.clean(self.report.names.get(stop.actor, stop.actor)) if stop else ""
+
+    @property
+    def reason(self) -> str:
+        stop = self.report.stop
+        return dict(words.REASONS).get(stop.reason, words.clean(stop.reason)) if stop else ""
+
+    @property
+    def summary(self) -> str:
+        """Said to those who listen when a newer version or new evidence is there."""
+        newest = f", version {self.report.newest} is available" if self.report.replaced else ""
+        return f"{self.report.stamp}{newest}"
+
+
+@require_GET
+@signed_in
 def report_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """GET /runs/<id>/report"""
-    raise Http404
+    """GET /runs/<id>/report?version=<n> : the document, or its live region."""
+    run = access.find_run(actor_of(request), run_id)
+    shell = build_shell(request, "runs", run.workspace)
+    page = ReportPage(run.pk, version_of(request))
+    told: dict[str, Any] = {"shell": shell, "now": shell.now, "run": run, "page": page}
+    told |= {"report": page.report, "topic": topics_of(run)[0]}
+    if is_region(request):
+        return render(request, "report/_fragment.html", told | {"region": True})
+    return render(request, "report/page.html", told)
+
+
+@require_GET
+@signed_in
+def report_json(request: HttpRequest, run_id: str) -> HttpResponse:
+    """GET /runs/<id>/report.json?version=<n> : the same document, complete, as a file."""
+    run = access.find_run(actor_of(request), run_id)
+    version = version_of(request)
+    body = json.dumps(reports.read(run.pk, version), ensure_ascii=False, indent=2)
+    answer = HttpResponse(body, content_type="application/json; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{run.pk}-report-{version or "newest"}.json"'
+    return answer

@@ -23,6 +23,7 @@ urlpatterns: list[URLPattern] = [
     path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),
     path("runs/<str:run_id>/evidence", evidence.evidence_page, name="evidence"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),
+    path("runs/<str:run_id>/report.json", report.report_json, name="report-json"),
 ]
 
 handler403 = "dashboard.pages.errors.forbidden"

@@ -148,13 +148,13 @@ def test_everything_works_without_scripts_there_is_a_link_behind_each_button(wor
 
 
 def fill(run: Run, number: int) -> None:
-    """Steps, effects, permits, refusals and lines: `number` of each."""
+    """Steps, effects, refusals and lines: `number` more of each."""
     start = Step.objects.filter(run=run).count()
-    for i in range(start, start + number):
-        step = Step(run=run, key=f"s{i}", name=f"s{i}", op_class="external_write", status="SUCCEEDED")
-        step.dispatched_at = in_seconds(0) if i < 2 else None
-        Step.objects.bulk_create([step])
-    steps = list(Step.objects.filter(run=run)[start:])
+    steps = [
+        Step(run=run, key=f"s{n}", name=f"s{n}", op_class="external_write", status="SUCCEEDED")
+        for n in range(start, start + number)
+    ]
+    Step.objects.bulk_create(steps)
     Effect.objects.bulk_create(
         Effect(
             run=run, step=step, key=step.key, kind_name="k", op_class="external_write", title=step.key,

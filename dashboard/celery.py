@@ -3,6 +3,7 @@
 import os
 
 from celery import Celery
+from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
@@ -14,6 +15,8 @@ PERIODIC = {
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
 }
+# These talk to providers, and each may take seconds.
+CALLS = ("effects.tasks.execute", "effects.tasks.check")
 # A tick that nobody took in time is dropped: the next one does the same work.
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}
 
@@ -33,6 +36,9 @@ app.conf.update(
     task_serializer="json",
     result_serializer="json",
     accept_content=["json"],
+    # A worker takes from its queues in turn: a sweep waits for no backlog of calls to a slow provider.
+    task_queues=[Queue("celery"), Queue("calls")],
+    task_routes={name: {"queue": "calls"} for name in CALLS},
     timezone="UTC",
     beat_schedule=BEAT,
     beat_scheduler="celery.beat:Scheduler",  # keeps no file: after a restart everything is due

@@ -17,9 +17,11 @@ from celery.worker import state
 from django.db import connections
 from pytest_django.fixtures import Settings
 
+from dashboard import embedded
 from dashboard.celery import PERIODIC, app
 from effects import drain, executor, intents, queue, tasks
 from effects.models import Effect, Settlement
+from runs import drain as leases
 from runs import gate, wake
 from runs.guard import Ask
 from runs.guard import Refusal as Refused
@@ -99,6 +101,40 @@ def test_every_task_that_is_sent_by_name_exists() -> None:
     sent = {entry["task"] for entry in PERIODIC.values()}
     sent |= {"effects.tasks.execute", "effects.tasks.check", "dashboard.tasks.issue_report"}
     assert sent <= set(app.tasks)
+
+
+@pytest.mark.parametrize("routed", [True, False])
+def test_a_backlog_of_slow_calls_delays_no_sweep(monkeypatch: pytest.MonkeyPatch, routed: bool) -> None:
+    """And, in one queue with the calls, the sweeps wait until their time is over."""
+    swept: list[int] = []
+    over = threading.Event()
+    mine = Celery("mine", broker="memory://backlog/", set_as_current=False)
+    mine.conf.update(
+        {
+            name: app.conf[name]
+            for name in ("task_queues", "task_ignore_result", "worker_prefetch_multiplier")
+        },
+        broker_transport_options={"polling_interval": 0.02},
+        task_routes=app.conf.task_routes if routed else {},
+        task_acks_late=True,
+        beat_schedule={"sweep": {"task": "effects.tasks.sweep", "schedule": 0.2}},
+    )
+
+    def runs_due(_: int) -> list[str]:
+        swept.append(1)
+        return []
+
+    monkeypatch.setattr(executor, "execute", lambda _: over.wait(0.2))
+    monkeypatch.setattr(leases, "runs_due", runs_due)
+    mine.control.purge()  # what other tests of this process sent
+    for number in range(100):
+        mine.send_task("effects.tasks.execute", args=[str(number)])
+    with embedded.running(mine, threads=2):
+        over.wait(3)
+        in_time = len(swept)
+        over.set()
+        mine.control.purge()
+    assert in_time >= 3 if routed else in_time == 0
 
 
 # --- Queued effects -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urlencode
 
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -117,7 +118,7 @@ def signed_in(view: View) -> View:
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.user.is_authenticated:
-            return not_found(view)(request, *args, **kwargs)
+            return checked(view)(request, *args, **kwargs)
         if request.headers.get("HX-Request") or wants_json(request):
             return JsonResponse({"detail": "Signed out."}, status=401)
         return redirect(sign_in_url(request.get_full_path()))
@@ -125,8 +126,8 @@ def signed_in(view: View) -> View:
     return guarded
 
 
-def not_found(view: View) -> View:
-    """What a person may not know of is answered exactly as what does not exist."""
+def checked(view: View) -> View:
+    """What a person may not know of does not exist (404); what the role forbids is forbidden (403)."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -134,6 +135,8 @@ def not_found(view: View) -> View:
             return view(request, *args, **kwargs)
         except access.NotFound as absent:
             raise Http404 from absent
+        except access.NotAllowed as denied:
+            raise PermissionDenied from denied
 
     return guarded
 

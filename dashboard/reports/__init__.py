@@ -28,6 +28,7 @@ they can be erased; the frozen document holds ids.
 """
 
 from .building import build
+from .frozen import document
 from .model import (
     Claim,
     FlightRow,
@@ -40,7 +41,6 @@ from .model import (
     StopFacts,
     VersionRow,
     WorkerRow,
-    document,
 )
 from .versions import RESTING, due, is_genuine, issue, load, read, since
 

@@ -12,6 +12,7 @@ from runs.models import FINAL, RunStatus, StopRequest
 
 from . import tables
 from .answers import sections as answered
+from .frozen import moment
 from .model import (
     SCHEMA,
     PressFacts,
@@ -21,7 +22,6 @@ from .model import (
     Section,
     StopFacts,
     VersionRow,
-    moment,
 )
 from .rows import DOUBTFUL, Rows
 from .sentences import name_of, short

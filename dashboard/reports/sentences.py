@@ -99,6 +99,8 @@ def look_up_says(effect: Any, body: str | None) -> str:
     if not effect.checks and not body:
         return ""
     asked = f" Looked up {words.count(effect.checks or 1, 'time')}"
+    if not body:
+        return f"{asked}; what the last look-up saw was removed by rule."
     seen = _payload(body)
     answer, detail = seen.get("answer", ""), seen.get("detail", "")
     if answer == "absent":

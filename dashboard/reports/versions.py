@@ -18,8 +18,10 @@ from runs.models import Evidence, Run, RunStatus, Seal
 from runs.store import database_time, verb
 
 from .building import build, is_final, stamp
-from .model import Report, SealFacts, VersionRow, document, plain, revive
-from .rows import DOUBTFUL, name_actors
+from .frozen import document, plain, revive
+from .model import Report, SealFacts, VersionRow
+from .queries import name_actors
+from .rows import DOUBTFUL
 
 RESTING = (
     RunStatus.CANCELLED,

@@ -18,7 +18,8 @@ from effects.reconcile import Answer
 from runs import gate
 from runs.access import NotFound
 from runs.evidence import Line, record
-from runs.models import Evidence, Refusal, Run
+from runs.models import Evidence, EvidencePayload, Refusal, Run
+from runs.store import Now
 from tests.dashboard.report_scenes import SCENES, awaiting_verification, lost_worker, partially_completed
 from tests.worlds import World, a_kind, a_permit, a_step, an_effect, fresh, in_seconds
 
@@ -286,6 +287,16 @@ def test_a_look_up_that_found_nothing_is_not_yet_proof(w: World) -> None:
     run = awaiting_verification(w)
     reconcile.apply_answer(Effect.objects.get(run=run, settlement="UNKNOWN").pk, Answer("absent"))
     assert "Looked up 1 time, not found; that is not yet proof" in said(reports.build(run.pk), "uncertain")
+
+
+def test_what_a_look_up_saw_is_not_made_up_once_its_body_was_removed(w: World) -> None:
+    run = awaiting_verification(w)
+    reconcile.apply_answer(Effect.objects.get(run=run, settlement="UNKNOWN").pk, Answer("absent"))
+    line = Evidence.objects.get(stream=run.pk, kind="effect.looked_up")
+    bodies = EvidencePayload.objects.filter(stream=run.pk, seq=line.seq)
+    bodies.update(body="", removed_at=Now(), removed_under="retention of 30 days")
+    text = said(reports.build(run.pk), "uncertain")
+    assert "Looked up 1 time; what the last look-up saw was removed by rule." in text
 
 
 def test_look_ups_that_have_ended_are_told_as_ended(w: World) -> None:

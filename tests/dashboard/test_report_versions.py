@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from dashboard import reports, tasks
 from dashboard.celery import PERIODIC, app
 from dashboard.reports import versions
-from dashboard.reports.model import revive
+from dashboard.reports.frozen import revive
 from effects import reconcile, settle
 from effects.models import Effect
 from effects.models import Report as ReportRow

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from runs.evidence import canonical
@@ -140,6 +140,9 @@ class FinishIn(In):
 class PlanIn(In):
     """What would lessen this effect, or the reason why there is nothing."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["kind"]}, {"required": ["none_because"]}]}
+    )
     kind: Annotated[str, sized(120), AfterValidator(visible)] = ""
     title: Name = ""
     body: Body = ""

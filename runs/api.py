@@ -195,8 +195,11 @@ def claim_step(request: HttpRequest, step_id: str, body: ClaimIn) -> HttpRespons
         step_id=step.pk,
         lease_s=body.lease_s,
     )
-    answer = lambda claimed: reply(200, step_out(claimed, with_token=True))  # noqa: E731
-    return once(request, lambda: gate.claim(ask), answer, required=False)
+    return once(request, lambda: gate.claim(ask), _claimed, required=False)
+
+
+def _claimed(step: Step) -> Reply:
+    return reply(200, step_out(step, with_token=True))
 
 
 @router.post("/steps/{id:step_id}/release", response={200: StepOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)

@@ -163,6 +163,9 @@ class StepsOut(Page):
 class StepRef(In):
     """A step that is claimed already (`id`, `claim_token`), or one to register and claim (`key`, `name`)."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["id", "claim_token"]}, {"required": ["key"]}]}
+    )
     id: OptionalToken = ""
     claim_token: OptionalToken = ""
     key: OptionalKey = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -37,7 +36,7 @@ IMMATERIAL = (
     *("permit.opened", "permit.reported", "permit.not_sent", "permit.lost"),
 )
 RECENT = timedelta(seconds=30)
-SLICE = 500
+SLICE, MANY = 200, 5_000
 TRIES = 3
 
 
@@ -234,10 +233,11 @@ def due(limit: int = SLICE) -> list[str]:
     no process ran: a bounded number of runs a call, whatever their number.
     """
     recent = material(Evidence.objects.filter(at__gt=database_time() - RECENT))
-    fresh = _ids(Run.objects.filter(pk__in=recent.values("stream")), limit)
-    return sorted({*fresh, *_ids(Run.objects.filter(pk__in=_round.next()), limit)})
+    streams = recent.order_by().values_list("stream", flat=True).distinct()[:MANY]
+    return sorted({*_behind(list(streams), limit), *_behind(_round.next(), limit)})
 
 
-def _ids(runs: QuerySet[Run], limit: int) -> Iterable[str]:
-    ids: QuerySet[Any, str] = behind(runs).values_list("pk", flat=True)
-    return list(ids[:limit])
+def _behind(run_ids: list[str], limit: int) -> list[str]:
+    """Asked by id: a plan that looks into the evidence of every run would be a slow one."""
+    found: QuerySet[Any, str] = behind(Run.objects.filter(pk__in=run_ids)).values_list("pk", flat=True)
+    return list(found[:limit])

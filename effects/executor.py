@@ -19,7 +19,14 @@ from functools import partial
 
 from django.conf import settings
 from django.db import Error as DatabaseFailure
-from django.db import InterfaceError, OperationalError, connection, connections, transaction
+from django.db import (
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.models import Q
 
 from runs import drain, gate
@@ -159,6 +166,8 @@ def _look_again(permit: Permit, began: float) -> None:
         raise NotOpen("nothing") from error
     if look.answer != "open":
         raise NotOpen(look.answer)
+    if connection.vendor == "postgresql":  # a slow provider must not hold one of the pool's few
+        close_old_connections()
     if time.monotonic() >= end:
         raise outbound.Refused("the permit's time to begin ended before the first byte")
 

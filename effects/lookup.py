@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from django.db import close_old_connections
+
 from . import providers, reconcile
 from .models import Effect
 from .reconcile import CANT_TELL, Answer
@@ -18,7 +20,10 @@ def check_effect(effect_id: str) -> str | None:
     its end.
     """
     effect = reconcile.take_turn(effect_id)
-    return None if effect is None else reconcile.apply_answer(effect_id, _ask(effect))
+    if effect is None:
+        return None
+    close_old_connections()  # a slow provider must not hold one of the pool's few
+    return reconcile.apply_answer(effect_id, _ask(effect))
 
 
 def _ask(effect: Effect) -> Answer:

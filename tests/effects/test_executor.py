@@ -218,6 +218,24 @@ def test_no_transaction_is_open_while_the_provider_is_called(
     assert seen == [(False, 1)]  # and the permit is there for others to see
 
 
+@pytest.mark.only("postgresql")
+def test_no_connection_of_the_pool_is_held_while_the_provider_takes_its_time(
+    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    real = outbound._exchange
+
+    def exchange(*args: Any) -> outbound.Answer:
+        held.append(connection.connection is not None)
+        return real(*args)
+
+    monkeypatch.setattr(outbound, "_exchange", exchange)
+    effect = queued(world, run)
+    with at_work(lambda: executor.execute(effect.pk)) as came_to:
+        pass
+    assert (came_to, held) == (["applied"], [False])
+
+
 def test_only_the_executor_calls_a_providers_send() -> None:
     callers = set()
     names = ("providers", "provider", "http")

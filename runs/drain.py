@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.db import transaction
 from django.db.models import Q
 
 from .access import Actor, NotFound, demand
+from .machine import MachineQuerySet
 from .models import (
     BUSY,
     Permit,
@@ -37,7 +39,8 @@ def heartbeat(
 ) -> Heard:
     """A worker is alive, holds this version, and keeps the leases of these claim tokens.
 
-    Own rows only: it waits for no stop and no stop waits for it. A LOST permit stays lost.
+    Leases are renewed without the run's lock, so that no queue of dispatches lets one run out; a
+    drain looks again after it has locked a row. A LOST permit stays lost.
     """
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
@@ -55,9 +58,15 @@ def _renew(run: Run, tokens: list[str], lease_s: float) -> int:
     held = [token for token in tokens if token]
     if not held:
         return 0
-    until = after(lease_s)
-    Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY).update(lease_until=until)
-    return Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN).update(lease_until=until)
+    _renew_rows(Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY), lease_s)
+    return _renew_rows(Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN), lease_s)
+
+
+def _renew_rows(rows: MachineQuerySet, lease_s: float) -> int:
+    """Locked in key order, one table a transaction: no ring of waiters with a stop or a drain."""
+    with transaction.atomic(durable=True):
+        ids = list(rows.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
+        return rows.filter(pk__in=ids).update(lease_until=after(lease_s)) if ids else 0
 
 
 def _confirm(run: Run, worker: str, seen: int) -> None:
@@ -77,7 +86,8 @@ def _confirm(run: Run, worker: str, seen: int) -> None:
 
 def lose_leases(run: Run) -> list[Permit]:
     """OPEN permits whose lease ran out become LOST: nobody says what happened under them."""
-    lapsed = list(Permit.objects.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now()))
+    rows = Permit.objects.select_for_update(no_key=True).order_by("pk")
+    lapsed = list(rows.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now()))
     if lapsed:
         Permit.lose(Permit.objects.filter(pk__in=[permit.pk for permit in lapsed]))
     return lapsed
@@ -86,8 +96,8 @@ def lose_leases(run: Run) -> list[Permit]:
 def lapsed_steps(run: Run) -> list[Step]:
     """Steps CLAIMED or DISPATCHED whose lease ran out and that hold no OPEN permit."""
     held = Permit.objects.filter(run=run, state=PermitState.OPEN).values("step_id")
-    rows = Step.objects.filter(run=run, status__in=BUSY, lease_until__lte=Now())
-    return list(rows.exclude(pk__in=held))
+    rows = Step.objects.select_for_update(no_key=True).order_by("pk").exclude(pk__in=held)
+    return list(rows.filter(run=run, status__in=BUSY, lease_until__lte=Now()))
 
 
 def is_quiet(run: Run) -> bool:

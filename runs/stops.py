@@ -187,11 +187,12 @@ def withhold_steps(run: Run) -> list[Step]:
 def _withhold(run: Run) -> list[Step]:
     sent = Permit.objects.filter(step_id=OuterRef("pk")).exclude(state=PermitState.NOT_SENT)
     unsent = Q(status__in=NOT_DISPATCHED) | (Q(status=StepStatus.DISPATCHED) & ~Exists(sent))
-    steps = list(Step.objects.filter(unsent, run=run))
+    rows = Step.objects.select_for_update(no_key=True).order_by("pk")  # a heartbeat locks some of them too
+    steps = list(rows.filter(unsent, run=run))
     if steps:
-        rows = Step.objects.filter(pk__in=[step.pk for step in steps])
-        Step.finish_partly(rows.filter(happened=True))
-        Step.withhold(rows.filter(happened=False))
+        ours = Step.objects.filter(pk__in=[step.pk for step in steps])
+        Step.finish_partly(ours.filter(happened=True))
+        Step.withhold(ours.filter(happened=False))
     return steps
 
 

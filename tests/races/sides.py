@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -24,8 +24,10 @@ class Side(Generic[T]):
     `hold` is the beginning of an SQL statement, or COMMIT.
     """
 
-    def __init__(self, name: str, call: Callable[[], T], hold: str = "") -> None:
-        self.name, self._call, self._hold = name, call, hold
+    def __init__(
+        self, name: str, call: Callable[[], T], hold: str = "", start: threading.Barrier | None = None
+    ) -> None:
+        self.name, self._call, self._hold, self._start = name, call, hold, start
         self.pid = 0
         self.asked_to_begin, self.inside = False, False
         self._standing, self._go, self._over = threading.Event(), threading.Event(), threading.Event()
@@ -60,7 +62,7 @@ class Side(Generic[T]):
         while time.monotonic() < end:
             if self._blocked_by(other):
                 return True
-            if self._over.is_set() or self._standing.is_set():
+            if self._over.is_set() or (self._standing.is_set() and not self._go.is_set()):
                 return False
             time.sleep(0.002)
         raise AssertionError(f"{self.name} neither waits for {other.name} nor comes back")
@@ -78,6 +80,8 @@ class Side(Generic[T]):
 
     def _run(self) -> None:
         try:
+            if self._start is not None:
+                self._start.wait(PATIENCE_S)
             connection.ensure_connection()
             if connection.vendor == "postgresql":
                 self.pid = connection.connection.info.backend_pid
@@ -144,19 +148,11 @@ def sides() -> Iterator[Callable[..., Side[Any]]]:
             side._over.wait(PATIENCE_S)
 
 
-def together(calls: list[Callable[[], T]]) -> list[T | BaseException]:
+def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """All calls at once, each in a thread and on a connection of its own; what each returned or raised."""
-    barrier = threading.Barrier(len(calls))
-
-    def after_all(call: Callable[[], T]) -> Callable[[], T]:
-        def waiting() -> T:
-            barrier.wait(PATIENCE_S)
-            return call()
-
-        return waiting
-
-    threads = [Side(f"side {n}", after_all(call)) for n, call in enumerate(calls)]
-    found: list[T | BaseException] = []
+    start = threading.Barrier(len(calls))
+    threads = [Side(f"side {n}", call, start=start) for n, call in enumerate(calls)]
+    found: list[Any] = []
     for thread in threads:
         try:
             found.append(thread.result())

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
-import json
 import os
 import socket
-import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from pytest_django.fixtures import Settings
 
 from effects import outbound
-from effects.outbound import Answer, NoAnswer, NoConnection, Refused, Request
+from effects.outbound import NoAnswer, NoConnection, Refused, Request
+from tests.effects.outside import (
+    INNER,
+    PUBLIC,
+    answer,
+    get,
+    names,
+    nobody_connects,
+    ok,
+    post,
+    seen,
+    server,
+    url_of,
+)
 from tests.provider import Provider, refused_address
-
-PUBLIC, INNER = "127.0.0.2", "127.0.0.1"  # two addresses of this machine play the roles of two places
 
 
 @pytest.fixture
@@ -40,93 +42,6 @@ def bank(tmp_path: Path, settings: Settings) -> Iterator[Provider]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbound, "LIMIT_S", 0.5)
-
-
-def get(url: str) -> Answer:
-    return outbound.call(Request("GET", url))
-
-
-def post(url: str, body: bytes = b"{}", key: str = "k") -> Answer:
-    return outbound.call(Request("POST", url, {"Idempotency-Key": key}, body))
-
-
-@contextmanager
-def server(answer: Callable[[Any], None], host: str = INNER, port: int = 0) -> Iterator[HTTPServer]:
-    """A server whose answer is written by `answer(handler)`; `seen(server)` keeps path and headers."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append((self.path, dict(self.headers)))
-            answer(self)
-
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            pass
-
-    requests: list[tuple[str, dict[str, str]]] = []
-    made = Quiet((host, port), Handler)
-    made.requests = requests  # type: ignore[attr-defined]
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        made.shutdown()
-        made.server_close()
-        thread.join()
-
-
-def seen(made: HTTPServer) -> list[tuple[str, dict[str, str]]]:
-    found: list[tuple[str, dict[str, str]]] = made.requests  # type: ignore[attr-defined]
-    return found
-
-
-def ok(handler: Any) -> None:
-    answer(handler, 200, b'{"ok": true}')
-
-
-def answer(handler: Any, status: int, body: bytes, **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **headers}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def url_of(made: HTTPServer, host: str | None = None, scheme: str = "http") -> str:
-    return f"{scheme}://{host or made.server_address[0]!s}:{made.server_port}"
-
-
-def names(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Let every name resolve to these addresses, one after the other; returns the questions asked."""
-    asked: list[str] = []
-
-    def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
-        place = addresses[min(len(asked), len(addresses) - 1)]
-        asked.append(host)
-        if ":" in place:
-            return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (place, port, 0, 0))]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (place, port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return asked
-
-
-def nobody_connects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Keep each address that someone tried to connect to, and let no one through."""
-    tried: list[Any] = []
-
-    def connect(_: socket.socket, place: Any) -> None:
-        tried.append(place)
-        raise ConnectionRefusedError("refused by the test")
-
-    monkeypatch.setattr(socket.socket, "connect", connect)
-    return tried
 
 
 # --- Where a call may go --------------------------------------------------------------------------------
@@ -456,96 +371,6 @@ def test_a_packed_answer_is_not_unpacked(settings: Settings) -> None:
         settings.ALLSTOP_OUTBOUND_ORIGINS = [url_of(bomb)]
         assert get(url_of(bomb)).body == packed
     assert seen(bomb)[0][1]["Accept-Encoding"] == "identity"
-
-
-# --- TLS ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def secure(folder: Path, name: str) -> Iterator[tuple[HTTPServer, list[str], Path]]:
-    """A TLS server with a certificate for `name`; the names that callers asked for, and whom to trust."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    today = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "both.pem").write_bytes(secret + pem)
-    (folder / "trusted.pem").write_bytes(pem)
-    context, asked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
-    context.load_cert_chain(folder / "both.pem")
-    context.sni_callback = lambda _, wanted, __: asked.append(str(wanted))
-    with server(ok) as made:
-        made.socket = context.wrap_socket(made.socket, server_side=True)
-        yield made, asked, folder / "trusted.pem"
-
-
-def trust(monkeypatch: pytest.MonkeyPatch, certificate: Path) -> None:
-    context = ssl.create_default_context(cafile=str(certificate))
-    monkeypatch.setattr(outbound, "_tls", lambda: context)
-
-
-def test_the_checked_address_is_called_with_the_name_in_sni_and_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
-    with secure(tmp_path, "bank.example") as (bank, asked, certificate):
-        trust(monkeypatch, certificate)
-        settings.ALLSTOP_OUTBOUND_ORIGINS = [url_of(bank, "bank.example", "https")]
-        names(monkeypatch, INNER)
-        assert json.loads(get(url_of(bank, "bank.example", "https")).body) == {"ok": True}
-        assert asked == ["bank.example"]
-        assert seen(bank)[0][1]["Host"] == f"bank.example:{bank.server_port}"
-
-
-def test_a_public_name_is_called_with_sni_at_the_address_that_was_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As above without an exemption: loopback plays the public address, and all other rules hold."""
-    with secure(tmp_path, "bank.example") as (bank, asked, certificate):
-        trust(monkeypatch, certificate)
-        names(monkeypatch, INNER)
-        strict = outbound.forbidden
-        monkeypatch.setattr(
-            outbound, "forbidden", lambda ip: "" if ip == ipaddress.ip_address(INNER) else strict(ip)
-        )
-        assert get(url_of(bank, "bank.example", "https")).status == 200
-        assert (asked, len(seen(bank))) == (["bank.example"], 1)
-
-
-@pytest.mark.parametrize("trusted", [True, False])
-def test_a_certificate_of_another_name_or_of_nobody_ends_it_before_the_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, trusted: bool
-) -> None:
-    name = "other.example" if trusted else "bank.example"
-    with secure(tmp_path, name) as (bank, asked, certificate):
-        if trusted:
-            trust(monkeypatch, certificate)
-        settings.ALLSTOP_OUTBOUND_ORIGINS = [url_of(bank, "bank.example", "https")]
-        names(monkeypatch, INNER)
-        with pytest.raises(NoConnection, match="certificate verify failed"):
-            post(url_of(bank, "bank.example", "https"))
-        assert (asked, seen(bank)) == (["bank.example"], [])
-
-
-def test_a_server_that_speaks_no_tls_gets_no_request(settings: Settings) -> None:
-    with server(ok) as plain:
-        settings.ALLSTOP_OUTBOUND_ORIGINS = [url_of(plain, scheme="https")]
-        with pytest.raises(NoConnection):
-            post(url_of(plain, scheme="https"))
-        assert seen(plain) == []
 
 
 def test_no_call_leaves_descriptors_open(bank: Provider) -> None:

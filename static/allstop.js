@@ -53,6 +53,8 @@
     const place = form.closest("[data-stop-box]").querySelector("[data-answer]");
     const note = form.querySelector(`template[data-note="${name}"]`).content.cloneNode(true);
     if (sentence) note.querySelector("[data-sentence]").textContent = sentence;
+    const dialog = form.closest("dialog"), said = document.getElementById("stop-said");
+    if (dialog && said && !dialog.open) { said.textContent = note.textContent.trim(); said.hidden = false; }
     place.replaceChildren(note);
     place.scrollIntoView({ block: "nearest" });
   };
@@ -64,9 +66,14 @@
     });
     return answer.json();   // anything but our own answer (a proxy's page, half a body) throws: still unknown
   };
+  const leave = (form, words) => {
+    const button = form.closest("[data-stop-box]").querySelector("button[data-close]");
+    if (button) button.textContent = words || button.dataset.words;
+  };
   const stop = async (form) => {
     if (form.dataset.sending) return;
     form.dataset.sending = "yes";
+    leave(form, "Hide this");   // "Keep running" would promise what nobody knows any more
     tell(form, "sending");
     for (let tries = 0, answer; ; tries += 1) {
       try { answer = await ask(form); } catch { answer = null; }
@@ -75,6 +82,7 @@
       await wait(Math.min(5000, 500 * 2 ** tries));
     }
     delete form.dataset.sending;
+    leave(form, "");
   };
   const settle = (form, answer) => {
     if (answer.sign_in) { location.assign(answer.sign_in); return; }

@@ -253,7 +253,7 @@ def load(request: HttpRequest, run_id: str) -> tuple[RunPage, Shell]:
 def run_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """GET /runs/<id>/ : the page, or its live region."""
     page, shell = load(request, run_id)
-    told = {"shell": shell, "now": shell.now, "page": page, "late": words.LATE, "silence": words.SILENCE}
+    told = {"shell": shell, "now": shell.now, "page": page, "late": words.LATE}
     if is_region(request):
         return render(request, "run/_fragment.html", told | {"region": True})
     dialog = dialog_of(request, page)

@@ -42,6 +42,23 @@ def span(seconds: float) -> str:
     return words.span(seconds)
 
 
+SAYINGS = {
+    "cancel": words.MODE["cancel"],
+    "not recorded": words.NOT_RECORDED,
+    "not recorded yet": words.NOT_RECORDED_YET,
+    "may still start": words.MAY_STILL_START,
+    "unknown whether": words.UNKNOWN_WHETHER,
+    "no preview": words.PREVIEW_UNAVAILABLE,
+    "silence": words.SILENCE,
+}
+
+
+@register.simple_tag
+def say(name: str) -> str:
+    """One sentence of the lexicon."""
+    return SAYINGS[name]
+
+
 @register.simple_tag
 def icon(name: str, extra: str = "") -> SafeString:
     """One symbol of the sprite, hidden from readers: the word beside it says the same."""

@@ -127,6 +127,10 @@ def test_offline_between_press_and_answer_converges_when_the_line_is_back(site: 
     page.context.set_offline(True)
     request_stop(page)
     expect(page.locator("[data-answer]")).to_contain_text("We do not know whether it was recorded.")
+    page.get_by_role("button", name="Hide this").click()
+    expect(page.locator("#stop-said")).to_contain_text(
+        "We do not know whether it was recorded.", timeout=10_000
+    )
     page.context.set_offline(False)
     expect(page.locator("#stop-said")).to_have_text(RECORDED, timeout=20_000)
     assert (site.stops_of(run), site.presses_of(run)) == (1, 1)

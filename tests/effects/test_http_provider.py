@@ -324,3 +324,10 @@ def test_rules_that_were_left_out_and_rules_that_are_null_are_the_same(bank: Pro
     kind = kind_of(bank)
     kind.send |= dict.fromkeys(("method", "content_type", "ref_path"))
     assert http.send(effect_of("k2"), kind).provider_ref == bank.state.objects["k2"]["id"]
+
+
+@pytest.mark.parametrize("nothing", ["[]", "{}", "null", '""', "0", "false"])
+def test_an_answer_that_holds_nothing_is_no_object_even_without_rules(bank: Provider, nothing: str) -> None:
+    for text, answer in ((nothing, CANT_TELL), ('{"id": 1}', PRESENT)):
+        bank.fault("answer", method="GET", status=200, text=text)
+        assert look_up(bank, key_path=None).answer == answer

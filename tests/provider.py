@@ -5,7 +5,7 @@ In a test: `with Provider(path) as bank: …`. As a process of its own, to be ki
 
 POST /<things>          applies once per Idempotency-Key (always without one): 201 {id, key, status, body}
 POST /batches           body {"items": [...]}: 201 {id, key, status, applied: [...], failed: [...]}
-GET  /<things>?key=K    200 with the object, or 404
+GET  /<things>?key=K    200 with the object, or 404; with &fence=1 a key that is absent is fenced first
 DELETE /<things>?key=K  fences the key: it is never applied from now on; 200 {"fenced": bool}
 GET  /__ledger          every line written so far
 POST /__control         {"fault": {…}} · {"release": true} · {"clear": true}
@@ -143,6 +143,15 @@ class State:
                     self.objects[key] = made
             return 201, made
 
+    def fence(self, key: str | None) -> bool:
+        """Refuse this key from now on, unless it was applied already. Whether it is fenced."""
+        with self.lock:
+            if key is None or key in self.objects:
+                return False
+            self.fenced.add(key)
+            self.ledger.write("fenced", key)
+            return True
+
     def hold(self, key: str | None, fault: Fault | None, where: str) -> None:
         if fault is not None:
             self.ledger.write("held", key, where=where)
@@ -189,18 +198,15 @@ class _Handler(BaseHTTPRequestHandler):
         if "wrong" in faults:
             return self._answer(200, json.dumps(_object("somebody-else", {"amount": "1.00"}, None)), key)
         with state.lock:
+            if self._asked("fence"):
+                state.fence(key)
             found = None if "absent" in faults or key is None else state.objects.get(key)
         return self._answer(404, '{"error": "absent"}', key) if found is None else self._found(found, key)
 
     def do_DELETE(self) -> None:
         state, key = self.server.state, self._key()
         state.ledger.write("request", key, method="DELETE", path=self.path)
-        with state.lock:
-            fenced = key is not None and key not in state.objects
-            if key is not None and fenced:
-                state.fenced.add(key)
-                state.ledger.write("fenced", key)
-        self._answer(200, json.dumps({"fenced": fenced}), key)
+        self._answer(200, json.dumps({"fenced": state.fence(key)}), key)
 
     def _instead(self, faults: dict[str, Fault], key: str | None) -> bool:
         """The faults that come before anything is done. True when the request is finished by one of them."""
@@ -227,8 +233,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, json.dumps(found), key)
 
     def _key(self) -> str | None:
+        return self._asked("key")
+
+    def _asked(self, name: str) -> str | None:
         query = urllib.parse.urlsplit(self.path).query
-        return urllib.parse.parse_qs(query).get("key", [None])[0]
+        return urllib.parse.parse_qs(query).get(name, [None])[0]
 
     def _text(self) -> str:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()

@@ -108,6 +108,14 @@ def test_a_fenced_key_is_never_applied(bank: Provider) -> None:
     assert httpx2.delete(f"{bank.url}/charges?key=used").json() == {"fenced": False}
 
 
+def test_a_look_up_can_fence_the_key_that_it_does_not_find(bank: Provider) -> None:
+    assert httpx2.get(f"{bank.url}/charges?key=k&fence=1").status_code == 404
+    assert charge(bank.url).status_code == 409
+    charge(bank.url, "used")
+    assert httpx2.get(f"{bank.url}/charges?key=used&fence=1").json()["key"] == "used"
+    assert (bank.ledger.applied("k"), bank.ledger.applied("used")) == (0, 1)
+
+
 @pytest.mark.kill
 def test_as_a_process_it_obeys_and_its_ledger_survives_a_kill(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")

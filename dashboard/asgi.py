@@ -13,17 +13,8 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import OriginValidator
 from django.conf import settings
 
-
-def socket_routes() -> list[object]:
-    try:
-        from dashboard.live import websocket_urlpatterns
-    except ModuleNotFoundError as missing:
-        if missing.name != "dashboard.live":
-            raise
-        return []
-    return list(websocket_urlpatterns)
-
+from dashboard.live import websocket_urlpatterns
 
 # Scheme, host and port must all match: a page of another port of this machine is a stranger.
-sockets = OriginValidator(AuthMiddlewareStack(URLRouter(socket_routes())), settings.ALLSTOP_ORIGINS)
+sockets = OriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.ALLSTOP_ORIGINS)
 application = ProtocolTypeRouter({"http": pages, "websocket": sockets})

@@ -8,7 +8,6 @@ import os
 import threading
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from importlib import import_module
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -101,13 +100,9 @@ class Greeting:
 
 
 def start_demo(url: str, password_file: Path | None) -> Any:
-    """The demo's workspace, people and processes; None where it has not been built."""
-    try:
-        setup = import_module("dashboard.demo.setup")
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("dashboard.demo", "dashboard.demo.setup"):
-            raise
-        return None
+    """The demo's workspace, people and processes; it prints how to sign in."""
+    from dashboard.demo import setup
+
     return setup.prepare(url=url, data=settings.ALLSTOP_DATA, password_file=password_file)
 
 

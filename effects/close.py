@@ -97,8 +97,12 @@ def outcome_of(run: Run) -> str:
 # moves of a locked run --------------------------------------------------------------------------
 
 
-def advance(run: Run, actor: str) -> None:
-    """Whatever the rows allow now: quiet, timed out, settled. The caller holds the run's lock."""
+def advance(run: Run, actor: str, *, news: bool = True) -> None:
+    """Whatever the rows allow now: quiet, timed out, settled. The caller holds the run's lock.
+
+    `news`: the caller recorded something that a report may have to tell.
+    """
+    before = run.status
     if run.status in (RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT):
         if drain.is_quiet(run):
             _come_to_rest(run, actor)
@@ -108,7 +112,8 @@ def advance(run: Run, actor: str) -> None:
         Run.settle(run)
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
         _close_stop(run, "its run is final")
-    tell(run)
+    if news or run.status != before:
+        tell(run)
 
 
 def _unsettled(run: Run) -> QuerySet[Any]:

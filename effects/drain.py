@@ -28,7 +28,7 @@ def drain_run(run_id: str) -> str:
         lines += _lapsed(run, step)
     if lines:
         record(run, *lines)
-    close.advance(run, SYSTEM.id)
+    close.advance(run, SYSTEM.id, news=bool(lines))
     return str(run.status)
 
 

@@ -13,7 +13,7 @@ from runs import gate, wake
 from runs.access import Actor, NotFound, demand, find_run
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import Ask, Known, Opened, Refusal, lock_run, refuse, view, why_not
-from runs.models import Boundary, OperationClass, Permit, Run
+from runs.models import Boundary, OperationClass, Permit, Run, Step
 from runs.store import Now, verb
 
 from .models import Effect, Kind, Provider, Settlement
@@ -25,6 +25,10 @@ class EffectKeyReused(ValueError):
 
 class OfAnotherStep(EffectKeyReused):
     """This effect was declared under another step. Name that step, or dispatch it by its id."""
+
+
+class StepTaken(EffectKeyReused):
+    """This step was registered for one effect and has it. Name another step for this one."""
 
 
 class NoPlan(ValueError):
@@ -91,6 +95,7 @@ class EffectIntent:
                 raise OfAnotherStep(self.new.key)
             Effect.dispatch(self.effect, permit)
             return self.effect, [self._line("effect.dispatched", permit)]
+        self.refuse_second(permit.step, seen)
         effect = self._insert(
             run,
             permit.step_id,
@@ -103,6 +108,13 @@ class EffectIntent:
             self._line("effect.declared", permit),
             self._line("effect.dispatched", permit),
         ]
+
+    def refuse_second(self, step: Step | None, seen: dict[str, Any]) -> None:
+        """A step that ends with its effect has one; a step found by its key may have it already."""
+        if step is None or not seen.get("step_pk") or not step.ends_with_effect:
+            return
+        if Effect.objects.filter(step_id=step.pk).exists():
+            raise StepTaken(self.new.key)
 
     def _insert(self, run: Run, step_id: str, **more: Any) -> Effect:
         new = self.new
@@ -216,6 +228,7 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     reason = why_not(run, ask.seen_version, now.scopes_open)
     if reason is not None:
         return refuse(run, ask, reason, Boundary.DISPATCH, now.step)
+    intent.refuse_second(now.step, now.seen)
     step = now.step or gate.new_step(run, ask, ends_with_effect=True)
     effect, line = intent.declared(run, step.pk)
     record(run, line, last_seq=now.last_seq)

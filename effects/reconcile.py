@@ -14,7 +14,7 @@ from django.db.models import F
 from runs.access import SYSTEM, Actor
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Permit, PermitState, Run
+from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
 from . import close
@@ -48,6 +48,7 @@ class Answer:
 def due(limit: int = 100) -> list[str]:
     """Ids of UNKNOWN effects whose next check is due."""
     rows = Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
+    rows = rows.exclude(run__status=RunStatus.ABANDONED)  # there, only evidence that comes by itself
     return list(rows.order_by("next_check_at").values_list("pk", flat=True)[:limit])
 
 

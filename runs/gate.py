@@ -32,7 +32,7 @@ from .guard import (
     view,
     why_not,
 )
-from .models import Boundary, OperationClass, Permit, PermitState, Run, Step, StepStatus
+from .models import Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from .store import Now, after, verb
 
 # claim -------------------------------------------------------------------------------------
@@ -75,16 +75,23 @@ def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
 
 @verb
 def release(ask: Ask) -> Step | Refusal:
-    """Give a claim back before anything was sent: CLAIMED, or every permit NOT_SENT → PENDING."""
+    """Give a claim back before anything was sent: CLAIMED, or every permit NOT_SENT → PENDING.
+
+    In a run that may not go on, it is withheld instead.
+    """
     run = lock_run(ask.run_id)
     now = view(run, ask)
     mine = Step.objects.filter(pk=ask.step_id, claim_token=ask.claim_token).filter(
         Q(status=StepStatus.CLAIMED) | ~Exists(_sent_permits())
     )
-    if not ask.claim_token or not Step.release(mine):
+    goes_on = run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED)
+    happened = now.step is not None and now.step.happened
+    move = Step.release if goes_on else Step.finish_partly if happened else Step.withhold
+    if not ask.claim_token or not move(mine):
         return refuse(run, ask, LOST, Boundary.CLAIM, now.step)
-    step = Step.objects.get(pk=ask.step_id)
-    record(run, _of_step("step.released", ask, step), last_seq=now.last_seq)
+    step: Step = Step.objects.get(pk=ask.step_id)
+    kind = "step.released" if goes_on else f"step.{step.status.lower()}"
+    record(run, _of_step(kind, ask, step), last_seq=now.last_seq)
     return step
 
 

@@ -187,5 +187,6 @@ def look_up(url: str) -> dict[str, Any]:
         "url": f"{url}?key={{key}}",
         "method": "GET",
         "present_if": {"status": 200},
+        "key_path": "key",
         "absent_status": [404],
     }

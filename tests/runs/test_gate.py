@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from effects import intents
+from effects import intents, settle
 from effects.intents import EffectKeyReused, may_retry
 from effects.models import Effect
 from runs import gate
@@ -479,6 +479,34 @@ def test_a_dispatched_step_is_released_only_if_nothing_was_sent_under_it(world: 
     answer = gate.release(world.ask_of(step))
     assert isinstance(answer, Step) == (state == "NOT_SENT")
     assert fresh(step).status == ("PENDING" if state == "NOT_SENT" else "DISPATCHED")
+
+
+@pytest.mark.parametrize(("happened", "ends"), [(False, "WITHHELD"), (True, "PARTIAL")])
+def test_a_step_given_back_under_a_cancel_is_withheld_not_queued(
+    world: World, happened: bool, ends: str
+) -> None:
+    step = a_step(a_run("CANCELLING", workspace=world.workspace), "DISPATCHED", happened=happened)
+    a_permit(step, "NOT_SENT")
+    assert isinstance(gate.release(world.ask_of(step)), Step)
+    assert fresh(step).status == ends
+
+
+def test_a_step_that_ends_with_its_effect_takes_no_second_one(world: World) -> None:
+    run = world.run()
+    first = world.opened(run, "charge:7")
+    settle.report(
+        actor=world.agent,
+        permit_id=first.permit.pk,
+        token=first.permit.token,
+        told=settle.Told("not_sent"),
+    )
+    ask = replace(world.ask(run), step_key=first.step.key)
+    with pytest.raises(intents.StepTaken):
+        intents.dispatch(ask, intention("charge:8"))
+    with pytest.raises(intents.StepTaken):
+        intents.declare(ask, intention("charge:8"))
+    assert Effect.objects.count() == 1
+    assert isinstance(intents.dispatch(ask, intention("charge:7")), Opened)  # its own effect: again
 
 
 def test_a_claim_of_somebody_else_can_not_be_released(world: World) -> None:

@@ -7,6 +7,7 @@ Two kinds of builders: a `World` goes through the verbs, as an agent or a person
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -43,12 +44,12 @@ ROLES = {
     "dana": Role.VIEWER,
 }
 PLAN = plan_bytes(none_because="a test")
-_numbers = itertools.count(1)
+_numbers = itertools.count(os.getpid() * 1_000_000)
 Row = TypeVar("Row", Run, Step, Permit, Effect, StopRequest)
 
 
 def number() -> int:
-    """A number that no other row of this test run has."""
+    """A number that no other row of this test run has, whichever process made it."""
     return next(_numbers)
 
 

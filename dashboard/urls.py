@@ -1,9 +1,12 @@
 from django.urls import URLPattern, URLResolver, include, path
 
+from dashboard import health
 from dashboard.admin import site
 from dashboard.pages.urls import handler403, handler404, handler500
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("livez", health.livez),
+    path("readyz", health.readyz),
     path("api/v1/", include("dashboard.api")),
     path("admin/", site.urls),
     path("", include("dashboard.pages.urls")),

@@ -5,7 +5,7 @@ Lists are bounded; what they leave out is counted, so a page never passes a part
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property
@@ -24,6 +24,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.functions import Coalesce
 
 from effects.close import outcome
 from effects.models import Effect, Settlement
@@ -42,7 +43,8 @@ from runs.models import (
     Worker,
 )
 
-STEPS, EFFECTS, REFUSALS, LINES, WORKERS = 40, 200, 100, 200, 50
+STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 200, 100, 200, 300, 50
+LOOKED_UP = "effect.looked_up"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
 DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
 OPEN_QUESTIONS = (Settlement.DISPATCHED, Settlement.UNKNOWN)
@@ -84,15 +86,16 @@ class Facts:
     def _counts(self) -> dict[str, Counter[str]]:
         """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
-        told |= {"leak": Counter(), "sent": Counter()}
+        told |= {"leak": Counter(), "sent": Counter(), "refused": Counter()}
         mine = {"run": self.run}
         steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
         effects = _rows("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
         refusals = _rows("refusal", Refusal.objects.filter(**mine), "boundary", Sum("count"))
+        refused = _rows("refused", Refusal.objects.filter(**mine), "reason", Count("pk"))
         leaks = _rows("leak", self._opened_after_stop(), "permit_id", Count("seq"))
         consequential = Permit.objects.filter(**mine).exclude(op_class__in=INCONSEQUENTIAL)
         sent = _rows("sent", consequential, "guard", Count("pk"))
-        for what, state, number in steps.union(effects, refusals, leaks, sent, all=True):
+        for what, state, number in steps.union(effects, refusals, refused, leaks, sent, all=True):
             told[what][state] += number
         return told
 
@@ -118,6 +121,15 @@ class Facts:
         return self._counts["refusal"]
 
     @property
+    def refusals_total(self) -> int:
+        """How many different refusals there are, a repeat being the same one."""
+        return self._counts["refused"].total()
+
+    @property
+    def refusals_left_out(self) -> int:
+        return self.refusals_total - len(self.refusals)
+
+    @property
     def outcome(self) -> str:
         """The one outcome of these rows, by the same function that closes the run."""
         present = [state for state, number in self.settlements.items() if number]
@@ -137,12 +149,16 @@ class Facts:
 
     @cached_property
     def effects(self) -> list[Effect]:
-        """In the order of declaration; open questions go first when they are too many. `line`: newest."""
+        """In the order of declaration. Too many: the timeline's, then open questions, then the newest.
+
+        `line`: the newest evidence line of each.
+        """
         about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
         rows = (
             Effect.objects.filter(run=self.run).defer("body").annotate(line=Subquery(about.values("seq")[:1]))
         )
-        chosen = rows.order_by(first("settlement", *OPEN_QUESTIONS), "-pk")[:EFFECTS]
+        drawn = first("step", *(step.pk for step in self.steps))
+        chosen = rows.order_by(drawn, first("settlement", *OPEN_QUESTIONS), "-pk")[:EFFECTS]
         return sorted(chosen, key=lambda effect: effect.pk)
 
     @cached_property
@@ -160,14 +176,34 @@ class Facts:
         return list(Worker.objects.filter(run=self.run).order_by("name")[:WORKERS])
 
     @cached_property
+    def _lines(self) -> list[Evidence]:
+        """The newest lines, and the look-ups of the effects that are drawn: one query, oldest first."""
+        mine = Evidence.objects.filter(stream=self.run.pk)
+        last = Coalesce(Subquery(mine.order_by("-seq").values("seq")[:1]), 0)
+        drawn = {step.pk for step in self.steps}
+        keys = [effect.key for effect in self.effects if effect.step_id in drawn and effect.dispatched_at]
+        newest = Q(stream=self.run.pk, seq__gt=last - LINES)
+        asked = Q(stream=self.run.pk, effect_key__in=keys, kind=LOOKED_UP)
+        found = Evidence.objects.filter(newest | asked).order_by("-seq")[: LINES + LOOKUPS]
+        return sorted(found, key=lambda line: line.seq)
+
+    @property
     def lines(self) -> list[Evidence]:
         """The newest evidence lines, oldest first."""
-        newest = Evidence.objects.filter(stream=self.run.pk).order_by("-seq")[:LINES]
-        return sorted(newest, key=lambda line: line.seq)
+        return [line for line in self._lines if line.seq > self.last_seq - LINES]
 
-    @cached_property
+    @property
+    def lookups(self) -> dict[str, list[datetime]]:
+        """When each effect on the timeline was looked up, the newest look-ups if they are too many."""
+        told: dict[str, list[datetime]] = defaultdict(list)
+        for line in self._lines:
+            if line.kind == LOOKED_UP:
+                told[line.effect_key].append(line.at)
+        return told
+
+    @property
     def last_seq(self) -> int:
-        return self.lines[-1].seq if self.lines else 0
+        return self._lines[-1].seq if self._lines else 0
 
     @cached_property
     def names(self) -> dict[str, str]:

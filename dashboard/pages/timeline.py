@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dashboard import words
+from dashboard.pages.axis import NARROW, Axis, Label, Span, StopLine, beside, percent, shorten, ticks
 from dashboard.pages.facts import Facts
 from effects.models import Effect, Settlement
 from runs.models import Permit, PermitState, Refusal, Step, StepStatus
 
-TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
-TICKS_WANTED = 5
-LABEL = 26
+LABEL = 60  # signs of a stranger's text; a lane has room for less
+NAME_PX = 420  # of a lane's name: two lines
 FEW = 3  # this many withheld steps or fewer get a lane each
+CLOSE, CLOSE_NARROW = 2.2, 9.0  # percent: nearer marks of one kind would cover each other
+REFUSED_DRAWN = 6
 
 BAR: dict[str, str] = {
     Settlement.CONFIRMED: "bar-known",
@@ -41,6 +43,7 @@ LEGEND = (
     ("denied", "not applied"),
     ("partly", "partly"),
     ("unknown", "unknown"),
+    ("lookup", "look-up"),
     ("refused", "refused"),
     ("late", "late report"),
     ("leak", "dispatched after the stop"),
@@ -51,31 +54,13 @@ RARE = {"denied", "partly", "late", "leak"}
 
 
 @dataclass(frozen=True)
-class Axis:
-    """From start to end; `x` maps a moment to a percentage of the width."""
-
-    start: datetime
-    end: datetime
-
-    def at(self, moment: datetime) -> float:
-        share = (moment - self.start) / (self.end - self.start)
-        return min(100.0, max(0.0, share * 100))
-
-    def x(self, moment: datetime) -> str:
-        return f"{self.at(moment):.2f}%"
-
-    def width(self, begin: datetime, end: datetime) -> str:
-        return f"{max(0.4, self.at(end) - self.at(begin)):.2f}%"
-
-
-@dataclass(frozen=True)
 class Mark:
-    """One sign at one moment; `text` stands beside it, `few` replaces it where there is no room."""
+    """One sign at one moment, `dx` px beside it; `css` "wide": not where lanes are narrow."""
 
     kind: str
     x: str
-    text: str = ""
-    few: str = ""
+    dx: int = 0
+    css: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +74,10 @@ class Bar:
 
 @dataclass
 class Lane:
-    """One row: its name, what it is, the sentence that says it all, and its marks."""
+    """One row: its name, what it is, the sentence that says it all, and its marks.
+
+    `words`: the labels, with the size at which each is shown ("few": only where lanes are narrow).
+    """
 
     name: str
     what: str
@@ -97,25 +85,55 @@ class Lane:
     says: list[str] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    words: list[tuple[str, Label]] = field(default_factory=list)
+    taken: list[Span] = field(default_factory=list)
+    wanted: list[tuple[str, Span]] = field(default_factory=list)
 
     @property
     def label(self) -> str:
         return ", ".join(self.says) or "nothing yet"
 
+    @property
+    def short_name(self) -> str:
+        return shorten(self.name, NAME_PX)
+
+    def mark(self, kind: str, at: float, dx: int = 0, css: str = "") -> None:
+        self.marks.append(Mark(kind, percent(at), dx, css))
+        self.taken.append((at, at))
+
+    def stretch(self, css: str, begin: float, end: float) -> None:
+        self.bars.append(Bar(css, percent(begin), percent(max(0.4, end - begin))))
+        self.taken.append((begin, end))
+
+    def tell(self, text: str, begin: float, end: float) -> None:
+        """Words about what stands between these two; they are placed when all marks are known."""
+        if text:
+            self.wanted.append((text, (begin, end)))
+
+    def place(self, stop_at: float | None) -> Lane:
+        """Give the words their places, each beside what it tells of and across nothing else."""
+        line = [(stop_at, stop_at)] if stop_at is not None else []
+        for text, span in self.wanted:
+            if found := beside(text, span, [*self.taken, *line]):
+                self.words.append(("", found[0]))
+                self.taken.append(found[1])
+        return self
+
+    def count(self, text: str, at: float) -> None:
+        """A number for narrow lanes, which have no room for words."""
+        if text and (found := beside(text, (at, at), [], NARROW)):
+            self.words.append(("few", found[0]))
+
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the template draws. `stop_x` is None before a stop; `flag_right`: no room on its left."""
+    """What the template draws. `stop` is None before one."""
 
     lanes: list[Lane]
     left_out: int
     ticks: list[tuple[str, str, bool]]
     now_x: str | None
-    stop_x: str | None
-    after: str | None
-    version: int | None
-    version_before: int | None
-    flag_right: bool
+    stop: StopLine | None
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -127,19 +145,22 @@ class Timeline:
 def timeline(facts: Facts) -> Timeline:
     """The lanes of a run, from rows that were already read."""
     axis = axis_of(facts)
-    stop = facts.stop if facts.stop and facts.stop.gate_at and not facts.stop.finished_before else None
-    stop_at = axis.at(stop.gate_at) if stop and stop.gate_at else None
+    line = _stop_line(facts, axis)
+    at = line.at if line else None
     return Timeline(
-        lanes=list(_lanes(facts, axis)),
+        lanes=[lane.place(at) for lane in _lanes(facts, axis)],
         left_out=max(0, sum(facts.step_counts.values()) - len(facts.steps)),
-        ticks=list(_ticks(axis, stop_at)),
-        now_x=None if facts.run.ended_at else axis.x(facts.now),
-        stop_x=None if stop_at is None else f"{stop_at:.2f}%",
-        after=None if stop_at is None else f"{100 - stop_at:.2f}%",
-        version=stop.version_after if stop else None,
-        version_before=stop.version_before if stop else None,
-        flag_right=stop_at is not None and stop_at < 52,
+        ticks=list(ticks(axis)),
+        now_x=None if facts.run.ended_at else percent(axis.at(facts.now)),
+        stop=line,
     )
+
+
+def _stop_line(facts: Facts, axis: Axis) -> StopLine | None:
+    stop = facts.stop
+    if stop is None or stop.gate_at is None or stop.finished_before:
+        return None
+    return StopLine(axis.at(stop.gate_at), stop.version_before, stop.version_after)
 
 
 def axis_of(facts: Facts) -> Axis:
@@ -161,21 +182,6 @@ def _moments(facts: Facts) -> Iterable[datetime]:
         yield refusal.last_at
 
 
-def _ticks(axis: Axis, stop_at: float | None) -> Iterable[tuple[str, str, bool]]:
-    """(x, time, narrow too): round times, none under the edge or under the stop line's foot."""
-    length = (axis.end - axis.start).total_seconds()
-    pace = next((s for s in TICKS_S if length / s <= TICKS_WANTED), TICKS_S[-1])
-    first = (int(axis.start.timestamp()) // pace + 1) * pace
-    written = -100.0
-    for second in range(first, int(axis.end.timestamp()) + 1, pace):
-        moment = datetime.fromtimestamp(second, UTC)
-        at = axis.at(moment)
-        narrow = at - written > 34 and 12 < at < 88
-        written = at if narrow else written
-        text = moment.strftime("%-d %b %H:%M" if pace >= 3600 else "%H:%M:%S")
-        yield f"{at:.2f}%", text if 5 < at < 95 else "", narrow
-
-
 def _lanes(facts: Facts, axis: Axis) -> Iterable[Lane]:
     permits, effects, refusals = _by_step(facts)
     idle = [s for s in facts.steps if _never_began(s) and not permits[s.pk]]
@@ -187,11 +193,11 @@ def _lanes(facts: Facts, axis: Axis) -> Iterable[Lane]:
         withheld = [refusal for step in idle for refusal in refusals.pop(step.key, [])]
         lane = Lane(words.count(len(idle), "queued step"), "withheld", "#steps")
         lane.says.append("withheld by the stop")
-        yield _with_refusals(lane, withheld, axis)
+        yield _with_refusals(lane, withheld, facts, axis)
     rest = [refusal for many in refusals.values() for refusal in many]
     if rest:
         kinds = sorted({words.REFUSED[refusal.boundary][1] for refusal in rest})
-        yield _with_refusals(Lane(words.listed(kinds).capitalize(), "never begun", "#log"), rest, axis)
+        yield _with_refusals(Lane(words.listed(kinds).capitalize(), "never begun", "#log"), rest, facts, axis)
 
 
 def _never_began(step: Step) -> bool:
@@ -229,27 +235,44 @@ def _lane(
         _draw_permits(lane, step, permits, facts, axis)
     for permit in permits:
         if permit.pk in facts.leaks:
-            lane.marks.append(Mark("leak", axis.x(permit.opened_at), "Dispatched after stop"))
+            at = axis.at(permit.opened_at)
+            lane.mark("leak", at)
+            lane.tell("Dispatched after stop", at, at)
             lane.says.append("DISPATCHED AFTER THE STOP")
     if not lane.says:
         lane.says.append(words.STEP[step.status].word.lower())
-    return _with_refusals(lane, refusals, axis)
+    return _with_refusals(lane, refusals, facts, axis)
 
 
 def _draw_effect(lane: Lane, effect: Effect, facts: Facts, axis: Axis) -> None:
     term = words.SETTLEMENT[effect.settlement]
-    lane.marks.append(Mark("intent", axis.x(effect.declared_at)))
+    declared = axis.at(effect.declared_at)
+    lane.mark("intent", declared)
     if effect.dispatched_at is None or effect.settlement not in BAR:
         lane.says.append(f"intent recorded {_clock(effect.declared_at)}, {term.word.lower()}")
         return
-    end = effect.settled_at or facts.now
+    end = axis.at(effect.settled_at or facts.now)
     text = words.clean(short(effect))
-    lane.bars.append(
-        Bar(BAR[effect.settlement], axis.x(effect.dispatched_at), axis.width(effect.dispatched_at, end))
-    )
-    kind = END.get(effect.settlement, "flight")
-    lane.marks.append(Mark("late" if effect.late else kind, axis.x(end), text))
+    lane.stretch(BAR[effect.settlement], axis.at(effect.dispatched_at), end)
     lane.says.append(f"sent {_clock(effect.dispatched_at)}, {term.word.lower()}, {text}")
+    _draw_lookups(lane, facts.lookups.get(effect.key, []), axis, end)
+    lane.mark("late" if effect.late else END.get(effect.settlement, "flight"), end)
+    lane.tell(text, declared, end)
+
+
+def _draw_lookups(lane: Lane, moments: list[datetime], axis: Axis, end: float) -> None:
+    """Each look-up that has room; the one that settled the effect stands beside the end that it brought."""
+    drawn = narrow = end
+    for place in sorted((axis.at(moment) for moment in moments), reverse=True):
+        if place > end - CLOSE and drawn == end:
+            lane.mark("lookup", end, -15, "wide")
+            drawn = end - CLOSE
+        elif place <= drawn - CLOSE:
+            roomy = place <= narrow - CLOSE_NARROW
+            lane.mark("lookup", place, 0, "" if roomy else "wide")
+            drawn, narrow = place, place if roomy else narrow
+    if moments:
+        lane.says.append(f"looked up {words.count(len(moments), 'time')}, last {_clock(max(moments))}")
 
 
 def short(effect: Effect) -> str:
@@ -271,30 +294,42 @@ def clip(text: str) -> str:
 def _draw_permits(lane: Lane, step: Step, permits: list[Permit], facts: Facts, axis: Axis) -> None:
     """A step without effects: reads and model turns."""
     for permit in permits:
-        end = permit.ended_at or facts.now
         css = {PermitState.OPEN: "bar-flight", PermitState.LOST: "bar-unknown"}.get(
             PermitState(permit.state), "bar-read"
         )
-        lane.bars.append(Bar(css, axis.x(permit.opened_at), axis.width(permit.opened_at, end)))
+        lane.stretch(css, axis.at(permit.opened_at), axis.at(permit.ended_at or facts.now))
         lane.says.append(f"begun {_clock(permit.opened_at)}, {words.PERMIT[permit.state].word.lower()}")
     if permits:
         last = permits[-1]
         word = words.STEP[step.status].word.lower() if last.state == PermitState.REPORTED else ""
         text = word or words.PERMIT[last.state].word.lower()
-        lane.marks.append(Mark("text", axis.x(last.ended_at or facts.now), text))
+        lane.tell(text, axis.at(permits[0].opened_at), axis.at(last.ended_at or facts.now))
 
 
-def _with_refusals(lane: Lane, refusals: list[Refusal], axis: Axis) -> Lane:
-    """Refusals of a lane: a mark each, one text beside the last."""
+def _with_refusals(lane: Lane, refusals: list[Refusal], facts: Facts, axis: Axis) -> Lane:
+    """Refusals of a lane: a mark for each that has room, and their number beside the last."""
+    if not refusals:
+        return lane
+    drawn: list[float] = []
+    for refusal in refusals:
+        at = axis.at(refusal.first_at)
+        if not drawn or (at >= drawn[-1] + CLOSE and len(drawn) < REFUSED_DRAWN):
+            lane.mark("refused", at, 0, "wide" if drawn else "")
+            drawn.append(at)
     total = sum(refusal.count for refusal in refusals)
-    for number, refusal in enumerate(refusals[:6], 1):
-        last = number == min(6, len(refusals))
-        text = f"refused {words.count(total, 'time')}" if last else ""
-        few = f"\N{MULTIPLICATION SIGN}{total}" if number == 1 and total > 1 else ""
-        lane.marks.append(Mark("refused", axis.x(refusal.first_at), text, few))
-    if refusals:
-        lane.says.append(f"refused {words.count(total, 'time')} from {_clock(refusals[0].first_at)}")
+    text, few = _times(total, whole=not facts.refusals_left_out)
+    lane.tell(text, drawn[0], drawn[-1])
+    lane.count(few, drawn[0])
+    lane.says.append(f"{text} from {_clock(refusals[0].first_at)}")
     return lane
+
+
+def _times(total: int, *, whole: bool) -> tuple[str, str]:
+    """How often, in words and as a few signs; not `whole`: rows were left out, so there may be more."""
+    many = f"\N{MULTIPLICATION SIGN}{total}"
+    if whole:
+        return f"refused {words.count(total, 'time')}", many if total > 1 else ""
+    return f"refused at least {words.count(total, 'time')}", f"{many}+"
 
 
 def _clock(moment: datetime) -> str:

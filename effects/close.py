@@ -137,11 +137,11 @@ def _come_to_rest(run: Run, actor: str) -> None:
 
 def never_start(run: Run, actor: str) -> list[Line]:
     """DECLARED → NOT_STARTED for a run that ends, where no permit may have been sent under."""
-    rows = list(Effect.objects.filter(run=run, settlement=Settlement.DECLARED))
-    Effect.never_start(Effect.objects.filter(pk__in=[effect.pk for effect in rows]))
-    return [
-        Line("effect.not_started", actor, step_id=effect.step_id, effect_key=effect.key) for effect in rows
-    ]
+    declared = Effect.objects.filter(run=run, settlement=Settlement.DECLARED)
+    named = list(declared.order_by("pk").values_list("step_id", "key"))
+    if named:
+        Effect.never_start(declared)
+    return [Line("effect.not_started", actor, step_id=step_id, effect_key=key) for step_id, key in named]
 
 
 def _time_out(run: Run, actor: str) -> None:

@@ -39,6 +39,7 @@ class Line:
 
 
 COLUMNS = tuple(name for name in Line.__dataclass_fields__ if name != "payload")
+AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent for seconds
 
 
 def canonical(value: Any) -> str:
@@ -61,13 +62,21 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
     """
     if last_seq is None:
         last_seq = last_line(holder.pk)
+    for start in range(0, len(lines), AT_ONCE):
+        _append(holder.pk, last_seq + start, lines[start : start + AT_ONCE])
+    seq = last_seq + len(lines)
+    transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
+    return seq
+
+
+def _append(stream: str, last_seq: int, lines: Iterable[Line]) -> None:
     rows: list[Evidence] = []
     bodies: list[EvidencePayload] = []
     for seq, line in enumerate(lines, last_seq + 1):
         body = canonical(line.payload) if line.payload else ""
         rows.append(
             Evidence(
-                stream=holder.pk,
+                stream=stream,
                 seq=seq,
                 at=Now(),
                 payload_digest=digest(body) if body else "",
@@ -75,13 +84,10 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
             )
         )
         if body:
-            bodies.append(EvidencePayload(stream=holder.pk, seq=seq, body=body))
+            bodies.append(EvidencePayload(stream=stream, seq=seq, body=body))
     Evidence.objects.bulk_create(rows)
     if bodies:
         EvidencePayload.objects.bulk_create(bodies)
-    seq = last_seq + len(lines)
-    transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
-    return seq
 
 
 def last_line(stream: str) -> int:

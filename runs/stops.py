@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from .access import Actor, NotFound, demand, demand_workspace
-from .evidence import Line, record
+from .evidence import AT_ONCE, Line, record
 from .models import (
     FINAL,
     NOT_DISPATCHED,
@@ -29,6 +29,7 @@ from .models import (
 )
 from .store import database_time, stop_verb
 
+TOLD_OF_STEP = ("run_id", "status", "key", "name", "happened", "claim_version", "worker")
 WAITS = timedelta(days=7)
 DEADLINE_S = 60
 BORN: dict[str, str] = {
@@ -118,9 +119,8 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     now = database_time()
     stop = _record_stop(run, actor, wish, now, before)
     permits = list(Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST]))
-    InFlight.objects.bulk_create(
-        InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits
-    )
+    listed = (InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits)
+    InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
     press = _record_press(stop, actor, wish, key, "recorded")
     record(run, *_lines_of_stop(stop, press, withheld, permits))
     return StopAnswer(stop, press)
@@ -185,15 +185,21 @@ def withhold_steps(run: Run) -> list[Step]:
 
 
 def _withhold(run: Run) -> list[Step]:
+    """A slice at a time, so that a run with a long queue is stopped as surely as any other."""
     sent = Permit.objects.filter(step_id=OuterRef("pk")).exclude(state=PermitState.NOT_SENT)
     unsent = Q(status__in=NOT_DISPATCHED) | (Q(status=StepStatus.DISPATCHED) & ~Exists(sent))
     rows = Step.objects.select_for_update(no_key=True).order_by("pk")  # a heartbeat locks some of them too
-    steps = list(rows.filter(unsent, run=run))
-    if steps:
-        ours = Step.objects.filter(pk__in=[step.pk for step in steps])
-        Step.finish_partly(ours.filter(happened=True))
-        Step.withhold(ours.filter(happened=False))
-    return steps
+    withheld: list[Step] = []
+    while True:
+        after = withheld[-1].pk if withheld else ""
+        steps = list(rows.filter(unsent, run=run, pk__gt=after).only(*TOLD_OF_STEP)[:AT_ONCE])
+        if steps:
+            ours = Step.objects.filter(pk__in=[step.pk for step in steps])
+            Step.finish_partly(ours.filter(happened=True))
+            Step.withhold(ours.filter(happened=False))
+        withheld += steps
+        if len(steps) < AT_ONCE:
+            return withheld
 
 
 def _lines_of_stop(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from effects import ends
 from effects.models import Effect
 from runs import gate, stops
 from runs.access import Actor, NotAllowed, NotFound, person
+from runs.evidence import AT_ONCE
 from runs.guard import Opened, Refusal
 from runs.models import Evidence, InFlight, Permit, Press, Run, Step, StopRequest
 from runs.stops import Wish
@@ -190,6 +192,29 @@ def test_a_withheld_step_gives_up_its_claim(world: World) -> None:
     refusal = gate.dispatch(world.ask_of(step))
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, fresh(step).status, fresh(step).claim_token) == ("stopped", "WITHHELD", "")
+
+
+def test_a_run_with_a_long_queue_is_stopped_a_slice_at_a_time(world: World) -> None:
+    """PostgreSQL ends a transaction that is silent for seconds; SQLite bounds its statements."""
+    run = world.run()
+    more = 2 * AT_ONCE + 7
+    Step.objects.bulk_create(
+        Step(run=run, key=f"s-{n:04}", name="s", op_class="read", happened=n == 3) for n in range(more)
+    )
+    sizes: list[int] = []
+
+    def measure(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        sizes.append(len(params or ()))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(measure):
+        world.stop(run)
+    assert not Step.objects.filter(run=run).exclude(status="WITHHELD").exclude(happened=True).exists()
+    lines = Evidence.objects.filter(stream=run.pk, kind__in=["step.withheld", "step.partial"])
+    assert (lines.count(), len(set(lines.values_list("step_id", flat=True)))) == (more, more)
+    assert kinds_of(run).count("step.partial") == 1
+    assert kinds_of(run)[-1] == "stop.fenced"
+    assert max(sizes) <= AT_ONCE * len(Evidence._meta.fields)
 
 
 # --- Joining ----------------------------------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from .access import Actor, NotFound, demand
 from .machine import MachineQuerySet
@@ -22,6 +21,7 @@ from .models import (
 )
 from .store import Now, after
 
+LEASES_A_PASS = 200  # per run; each costs a few statements under the run's lock
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT)
 
 
@@ -85,19 +85,22 @@ def _confirm(run: Run, worker: str, seen: int) -> None:
 
 
 def lose_leases(run: Run) -> list[Permit]:
-    """OPEN permits whose lease ran out become LOST: nobody says what happened under them."""
+    """OPEN permits whose lease ran out become LOST: nobody says what happened under them.
+
+    The first few of them; the next pass finds the rest. No pass keeps a stop waiting for long.
+    """
     rows = Permit.objects.select_for_update(no_key=True).order_by("pk")
-    lapsed = list(rows.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now()))
+    lapsed = list(rows.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now())[:LEASES_A_PASS])
     if lapsed:
         Permit.lose(Permit.objects.filter(pk__in=[permit.pk for permit in lapsed]))
     return lapsed
 
 
 def lapsed_steps(run: Run) -> list[Step]:
-    """Steps CLAIMED or DISPATCHED whose lease ran out and that hold no OPEN permit."""
+    """Steps CLAIMED or DISPATCHED whose lease ran out and that hold no OPEN permit; the first few."""
     held = Permit.objects.filter(run=run, state=PermitState.OPEN).values("step_id")
     rows = Step.objects.select_for_update(no_key=True).order_by("pk").exclude(pk__in=held)
-    return list(rows.filter(run=run, status__in=BUSY, lease_until__lte=Now()))
+    return list(rows.filter(run=run, status__in=BUSY, lease_until__lte=Now())[:LEASES_A_PASS])
 
 
 def is_quiet(run: Run) -> bool:
@@ -114,15 +117,20 @@ def deadline_passed(stop: StopRequest) -> bool:
 
 
 def runs_due(limit: int = 200) -> list[str]:
-    """Runs that a drain should look at now: stopping, or with a lease that ran out."""
-    stopping = Run.objects.filter(status__in=DRAINING).order_by("pk").values_list("pk", flat=True)
-    permits = Permit.objects.filter(state=PermitState.OPEN, lease_until__lte=Now())
-    steps = Step.objects.filter(status__in=BUSY, lease_until__lte=Now())
-    lapsed = _run_ids(permits.values_list("run_id", flat=True)[:limit]) | _run_ids(
-        steps.values_list("run_id", flat=True)[:limit]
+    """Runs that a drain would move now: quiet, past their deadline, or with a lease that ran out.
+
+    A run that only waits is left out, so that those which wait for hours hold up no other.
+    """
+    permits = Permit.objects.filter(state=PermitState.OPEN)
+    steps = Step.objects.filter(status__in=BUSY)
+    lapsed = {
+        *permits.filter(lease_until__lte=Now()).values_list("run_id", flat=True).distinct()[:limit],
+        *steps.filter(lease_until__lte=Now()).values_list("run_id", flat=True).distinct()[:limit],
+    }
+    mine = {"run_id": OuterRef("pk")}
+    late = StopRequest.objects.filter(**mine, closed_at__isnull=True, deadline_at__lte=Now())
+    quiet = ~Exists(permits.filter(**mine)) & ~Exists(steps.filter(**mine))
+    stopping = Run.objects.filter(status__in=DRAINING).filter(
+        quiet | (~Q(status=RunStatus.CANCELLING_TIMEOUT) & Exists(late))
     )
-    return sorted(lapsed | set(stopping[:limit]))
-
-
-def _run_ids(ids: Iterable[str]) -> set[str]:
-    return set(ids)
+    return sorted({*lapsed, *stopping.order_by("pk").values_list("pk", flat=True)[:limit]})

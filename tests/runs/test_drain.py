@@ -271,6 +271,47 @@ def test_the_drain_is_due_for_runs_that_stop_and_for_leases_that_ran_out(world: 
 
 
 @pytest.mark.invariant("I30")
+def test_runs_that_only_wait_hold_up_no_other(world: World) -> None:
+    """However many wait for their workers: each sweep takes a bounded number of runs."""
+    waiting = [a_run(status, workspace=world.workspace) for status in ("CANCELLING", "CANCELLING_TIMEOUT")]
+    for run in waiting:
+        a_permit(a_step(run, "DISPATCHED"))
+    busy = world.run("busy")
+    for key in ("a", "b", "c"):
+        world.opened(busy, key)
+    lose_all = [a_step(busy, "CLAIMED") for _ in range(3)]
+    late = world.run("late")
+    world.opened(late)
+    pass_deadline(world.stop(late).stop)
+    assert drain.runs_due(1) == [late.pk]
+    lapse(*lose_all)
+    other = a_step(a_run(workspace=world.workspace), "CLAIMED")
+    lapse(other)
+    assert set(drain.runs_due(2)) == {late.pk, busy.pk, other.run_id}
+    assert drain_run(late.pk) == "CANCELLING_TIMEOUT"
+    assert late.pk not in drain.runs_due(2)
+
+
+@pytest.mark.invariant("I30")
+def test_many_leases_that_ran_out_are_lost_a_few_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pass over thousands would keep a stop waiting, and be ended by PostgreSQL as silent."""
+    monkeypatch.setattr(drain, "LEASES_A_PASS", 2)
+    run, _, opened = stopped(world, "a", "b", "c", "d", "e")
+    for one in opened:
+        lose(one)
+    statuses = []
+    while run.pk in drain.runs_due():
+        statuses.append(drain_run(run.pk))
+        assert len(statuses) < 9
+    assert (statuses[0], fresh(run).status) == ("CANCELLING", "UNKNOWN")
+    assert set(Permit.objects.values_list("state", flat=True)) == {"LOST"}
+    assert set(Effect.objects.values_list("settlement", flat=True)) == {"UNKNOWN"}
+    assert set(Step.objects.values_list("status", flat=True)) == {"UNKNOWN"}
+
+
+@pytest.mark.invariant("I30")
 def test_a_second_controller_finds_nothing_left_to_do(world: World) -> None:
     run, stop, (first, second) = stopped(world, "a", "b")
     lose(first)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -218,7 +219,7 @@ StopShape = Callable[[Run], None]
 def met_by(script: Callable[..., Met], dispatch: Shape, stop: StopShape | None) -> Met:
     """The shapes in a script; without a shape of a stop the product's own stop is taken."""
     scene = Scene()
-    ended = scene.stop if stop is None else lambda: stop(scene.run)
+    ended = scene.stop if stop is None else partial(stop, scene.run)
     return script(scene, lambda: dispatch(scene.run, scene.step), ended)
 
 
@@ -258,6 +259,23 @@ def test_the_checker_sees_what_an_unsafe_shape_lets_through(
     met = met_by(script, dispatch, stop)
     assert met.worker == 1, "the worker was told that it may send"
     assert (met.verdict.unlisted, met.verdict.listed, met.verdict.stops) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("stop", [unsafe.simple_stop, None])
+def test_a_check_and_a_write_in_two_statements_are_wrong_on_both_databases(stop: StopShape | None) -> None:
+    scene = Scene()
+    ended = scene.stop if stop is None else partial(stop, scene.run)
+    with sides() as make:
+        worker = make(
+            "worker", partial(unsafe.two_statements, scene.run, scene.step), hold='UPDATE "runs_step"'
+        )
+        worker.stands()
+        stopper = make("stop", ended)
+        assert not stopper.waits_for(worker)
+        stopper.result()
+        worker.result()
+    found = scene.verdict()
+    assert (found.unlisted, found.listed, found.stops) == (1, 0, 1)
 
 
 RIGHT = [

@@ -1,4 +1,4 @@
-"""The shapes that look right and are not (and a few that are), on the product's own tables. PostgreSQL only.
+"""Shapes that look right and are not (and a few that are), on the product's tables. The SQL is PostgreSQL's.
 
 They are what the checker must be able to catch: each is a dispatch or a stop that other systems use, or that
 the obvious lines of Django compile to. Nothing of this is ever called by the product.
@@ -15,7 +15,7 @@ from django.db.models import F, QuerySet
 
 from runs.models import InFlight, Permit, Run, Step, StopRequest
 from runs.store import after, database_time, new_id
-from tests.worlds import number
+from tests.worlds import a_permit, number
 
 ACTIVE = "SELECT 1 FROM runs_run WHERE id = %(run)s AND status = 'ACTIVE' AND cancel_version = %(v)s"
 GUARD = "EXISTS (" + ACTIVE + "{lock})"
@@ -105,6 +105,15 @@ def one_statement(run: Run, step: Step) -> int:
     """As `plain`, in autocommit: there is no open transaction between the check and the permit."""
     moved = "WITH moved AS (" + CAS + GUARD.format(lock="") + " RETURNING id)"
     return execute(moved + PERMIT.format(step="moved.id") + " FROM moved", arguments(run, step))
+
+
+def two_statements(run: Run, step: Step) -> int:
+    """Look, then write, each in a statement of its own; wrong on SQLite too."""
+    if not Run.objects.filter(pk=run.pk, status="ACTIVE", cancel_version=run.cancel_version).exists():
+        return 0
+    moved = Step.dispatch(Step.objects.filter(pk=step.pk), after(60))
+    a_permit(step, seen_version=run.cancel_version)
+    return moved
 
 
 def step_locked_only(run: Run, step: Step) -> int:

@@ -211,7 +211,6 @@ def _beat(ask: Ask, over: threading.Event) -> None:
                     worker=ask.worker,
                     seen=ask.seen_version,
                     tokens=[ask.claim_token],
-                    lease_s=ask.lease_s,
                 )
             except DatabaseFailure:  # the next beat may come through; if none does, the lease ends
                 connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from .access import Actor, NotFound, demand
 from .machine import MachineQuerySet
@@ -19,7 +19,7 @@ from .models import (
     StopRequest,
     Worker,
 )
-from .store import Now, after
+from .store import Now
 
 LEASES_A_PASS = 200  # per run; each costs a few statements under the run's lock
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT)
@@ -34,10 +34,9 @@ class Heard:
     renewed: int
 
 
-def heartbeat(
-    *, actor: Actor, run_id: str, worker: str, seen: int, tokens: list[str], lease_s: float = 30.0
-) -> Heard:
-    """A worker is alive, holds this version, and keeps the leases of these claim tokens.
+def heartbeat(*, actor: Actor, run_id: str, worker: str, seen: int, tokens: list[str]) -> Heard:
+    """A worker is alive, holds this version, and keeps the leases of these claim tokens: each lasts
+    again for as long as it was asked for.
 
     Leases are renewed without the run's lock, so that no queue of dispatches lets one run out; a
     drain looks again after it has locked a row. A LOST permit stays lost.
@@ -46,7 +45,7 @@ def heartbeat(
     if run is None:
         raise NotFound("run")
     demand(actor, "write", run)
-    renewed = _renew(run, tokens, lease_s)
+    renewed = _renew(run, tokens)
     _confirm(run, worker, seen)
     Run.objects.filter(pk=run.pk).update(last_heard_at=Now())
     run = Run.objects.get(pk=run.pk)
@@ -54,19 +53,19 @@ def heartbeat(
     return Heard(run, stop, renewed)
 
 
-def _renew(run: Run, tokens: list[str], lease_s: float) -> int:
+def _renew(run: Run, tokens: list[str]) -> int:
     held = [token for token in tokens if token]
     if not held:
         return 0
-    _renew_rows(Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY), lease_s)
-    return _renew_rows(Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN), lease_s)
+    _renew_rows(Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY))
+    return _renew_rows(Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN))
 
 
-def _renew_rows(rows: MachineQuerySet, lease_s: float) -> int:
+def _renew_rows(rows: MachineQuerySet) -> int:
     """Locked in key order, one table a transaction: no ring of waiters with a stop or a drain."""
     with transaction.atomic(durable=True):
         ids = list(rows.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
-        return rows.filter(pk__in=ids).update(lease_until=after(lease_s)) if ids else 0
+        return rows.filter(pk__in=ids).update(lease_until=Now() + F("lease")) if ids else 0
 
 
 def _confirm(run: Run, worker: str, seen: int) -> None:

@@ -53,7 +53,7 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
         return refuse(run, ask, reason, Boundary.CLAIM, now.step)
     step = now.step or new_step(run, ask, cleanup=cleanup)
     kinds = ["step.claimed"] if now.step else ["step.registered", "step.claimed"]
-    Step.claim(Step.objects.filter(pk=step.pk), ask.worker, _token(), ask.seen_version, after(ask.lease_s))
+    _claim(step, ask, _token())
     record(run, *[_of_step(kind, ask, step) for kind in kinds], last_seq=now.last_seq)
     return Step.objects.get(pk=step.pk)
 
@@ -121,6 +121,11 @@ def _of_step(kind: str, ask: Ask, step: Step) -> Line:
         carried_version=ask.seen_version,
         boundary=Boundary.CLAIM,
     )
+
+
+def _claim(step: Step, ask: Ask, token: str) -> None:
+    rows = Step.objects.filter(pk=step.pk)
+    Step.claim(rows, ask.worker, token, ask.seen_version, after(ask.lease_s), ask.lease)
 
 
 def _token() -> str:
@@ -200,16 +205,16 @@ def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
             step.status = StepStatus.PENDING
     if not ask.step_id and step.status == StepStatus.PENDING:
         token = _token()
-        Step.claim(Step.objects.filter(pk=step.pk), ask.worker, token, ask.seen_version, lease)
-        Step.dispatch(Step.objects.filter(pk=step.pk, claim_token=token), lease)
+        _claim(step, ask, token)
+        Step.dispatch(Step.objects.filter(pk=step.pk, claim_token=token), lease, ask.lease)
         step.claim_token, step.attempt = token, step.attempt + 1
         return step
     mine = Step.objects.filter(pk=step.pk, claim_token=ask.claim_token, lease_until__gt=Now())
     if not ask.claim_token:
         return None
     if step.status == StepStatus.DISPATCHED:  # a later permit leaves it there
-        return step if mine.filter(status=step.status).update(lease_until=lease) else None
-    return step if Step.dispatch(mine, lease) else None
+        return step if mine.filter(status=step.status).update(lease_until=lease, lease=ask.lease) else None
+    return step if Step.dispatch(mine, lease, ask.lease) else None
 
 
 def _register_dispatched(run: Run, ask: Ask, lease: Combinable) -> Step:
@@ -221,6 +226,7 @@ def _register_dispatched(run: Run, ask: Ask, lease: Combinable) -> Step:
         claim_token=_token(),
         claim_version=ask.seen_version,
         lease_until=lease,
+        lease=ask.lease,
         attempt=1,
         dispatched_at=Now(),
         ends_with_effect=bool(ask.effect_key),
@@ -240,6 +246,7 @@ def _open(run: Run, ask: Ask, step: Step) -> Permit:
         worker=ask.worker,
         permit_until=after(settings.ALLSTOP_PERMIT_S),
         lease_until=after(ask.lease_s),
+        lease=ask.lease,
     )
 
 

@@ -7,6 +7,7 @@ younger than the lock (docs/decisions/0003-lock-then-look.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
@@ -91,6 +92,10 @@ class Ask:
     step_name: str = ""
     effect_key: str = ""
     lease_s: float = LEASE_S
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.lease_s)
 
 
 class Intent(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -97,6 +98,7 @@ class OperationClass(models.TextChoices):
     DELIVERY = "delivery"
 
 
+LEASE = timedelta(seconds=30)  # how long a claim lasts without a sign of life, unless asked otherwise
 INCONSEQUENTIAL = (OperationClass.READ, OperationClass.MODEL_TURN, OperationClass.APPROVAL_WAIT)
 
 
@@ -256,6 +258,7 @@ class Step(Machine):
     claim_token = models.CharField(max_length=64, blank=True)
     claim_version = models.BigIntegerField(null=True)
     lease_until = models.DateTimeField(null=True)
+    lease = models.DurationField(default=LEASE, db_default=LEASE)
     attempt = models.PositiveIntegerField(default=0)
     ends_with_effect = models.BooleanField(default=False)
     happened = models.BooleanField(default=False)
@@ -287,21 +290,22 @@ class Step(Machine):
 
     @transition(source=["PENDING"], target="CLAIMED")
     @staticmethod
-    def claim(worker: str, token: str, version: int, lease_until: Any) -> Changes:
+    def claim(worker: str, token: str, version: int, lease_until: Any, lease: timedelta = LEASE) -> Changes:
         """A worker takes the step at the version it saw."""
         return {
             "worker": worker,
             "claim_token": token,
             "claim_version": version,
             "lease_until": lease_until,
+            "lease": lease,
             "attempt": F("attempt") + 1,
         }
 
     @transition(source=["CLAIMED"], target="DISPATCHED")
     @staticmethod
-    def dispatch(lease_until: Any) -> Changes:
+    def dispatch(lease_until: Any, lease: timedelta = LEASE) -> Changes:
         """Its first permit was opened; later permits leave it here."""
-        return {"dispatched_at": Now(), "lease_until": lease_until}
+        return {"dispatched_at": Now(), "lease_until": lease_until, "lease": lease}
 
     @transition(source=["PENDING", "CLAIMED", "DISPATCHED"], target="WAITING_APPROVAL")
     @staticmethod
@@ -397,6 +401,7 @@ class Permit(Machine):
     opened_at = models.DateTimeField(db_default=Now())
     permit_until = models.DateTimeField()
     lease_until = models.DateTimeField()
+    lease = models.DurationField(default=LEASE, db_default=LEASE)
     ended_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=12, blank=True)
 

@@ -341,6 +341,19 @@ def test_a_heartbeat_renews_the_leases_of_the_tokens_it_names_and_of_no_others(w
     assert (fresh(other.permit).lease_until, fresh(other.step).lease_until) == (before, before)
 
 
+@pytest.mark.parametrize("asked_s", [5, 300])
+def test_a_heartbeat_renews_a_lease_for_as_long_as_it_was_asked_for(world: World, asked_s: float) -> None:
+    """A worker that says "alive" every minute and asked for five must not be lost after half of one."""
+    run = world.run()
+    claimed, opened = world.claimed(run, lease_s=asked_s), world.opened(run, lease_s=asked_s)
+    rows: list[Any] = [claimed, opened.step, opened.permit]
+    lapse(*rows)
+    world.heartbeat(run, claimed.claim_token, opened.permit.token)
+    for row in rows:
+        left = (fresh(row).lease_until - in_seconds(0)).total_seconds()
+        assert asked_s - 3 < left <= asked_s
+
+
 def test_a_heartbeat_brings_no_lost_permit_back(world: World) -> None:
     run = world.run()
     opened = world.opened(run)

@@ -153,7 +153,7 @@ def ensure(home: str, wanted: str) -> bool:
     """Make the environment current. Answers whether anything was installed."""
     if current(home, wanted):
         return False
-    if os.path.isdir(home) and os.listdir(home) and not marked(home):
+    if of_someone_else(home):
         return adopt(home, wanted)
     check_venv_module()
     make_folder(home)
@@ -163,6 +163,13 @@ def ensure(home: str, wanted: str) -> bool:
     except KeyboardInterrupt:
         give_up("Interrupted. Run the same command again: it starts the installation over.")
     return False
+
+
+def of_someone_else(home: str) -> bool:
+    """A folder with things in it and no stamp. Ours has, before its stamp, nothing but the lock."""
+    if not os.path.isdir(home) or marked(home):
+        return False
+    return bool(set(os.listdir(home)) - {STAMP, STAMP + ".new", LOCK})
 
 
 def adopt(home: str, wanted: str) -> bool:

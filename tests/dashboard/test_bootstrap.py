@@ -255,6 +255,13 @@ def test_an_environment_made_by_someone_else_is_never_changed(checkout: Checkout
     assert [path.name for path in checkout.home.iterdir()] == ["theirs"]
 
 
+def test_a_folder_that_another_command_has_just_begun_is_ours(checkout: Checkout) -> None:
+    checkout.home.mkdir()
+    (checkout.home / "allstop.lock").write_text("")
+    code, said = checkout.run("check")
+    assert code == 0, said
+
+
 def test_an_active_environment_is_respected(checkout: Checkout) -> None:
     checkout.pretend("")
     code, said = checkout.run("--version", python=sys.executable)

@@ -201,7 +201,7 @@ def report_permit(request: HttpRequest, permit_id: str, body: ReportIn) -> HttpR
 
 
 def _reported(reported: Reported) -> Reply:
-    effect: Effect | None = Effect.objects.defer("body").filter(permit=reported.permit).first()
+    effect = Effect.objects.defer("body").get(pk=reported.effect.pk) if reported.effect else None
     permit = Permit.objects.get(pk=reported.permit.pk)
     told = {
         "permit": permit_out(permit, effect.pk if effect else None),

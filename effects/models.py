@@ -162,6 +162,7 @@ class Effect(Machine):
             "dispatched_at": Now(),
             "settled_at": None,
             "queued_at": None,
+            **UNTOLD,
         }
 
     @transition(field="settlement", source=["DECLARED"], target="NOT_STARTED")
@@ -226,15 +227,33 @@ class Effect(Machine):
         target="UNKNOWN",
     )
     @staticmethod
-    def contradict(why: str) -> Changes:
+    def contradict(why: str, next_check_at: Any = None, check_until: Any = None) -> Changes:
         """Later evidence of equal or stronger ground disagrees."""
-        return {"why_unknown": why, "contradicted": True, "unknown_since": Now()}
+        return {
+            "why_unknown": why,
+            "contradicted": True,
+            "unknown_since": Now(),
+            "next_check_at": next_check_at,
+            "check_until": check_until,
+        }
 
     @transition(field="settlement", source=["UNKNOWN"], target="ACCEPTED_UNKNOWN")
     @staticmethod
     def accept_unknown() -> Changes:
         """Two people decided that it can't be determined."""
         return {"next_check_at": None}
+
+
+# What one attempt told is not told of the next.
+UNTOLD: Changes = {
+    "ground": "",
+    "late": False,
+    "result": None,
+    "provider_ref": "",
+    "items": None,
+    "why_unknown": "",
+    "unknown_since": None,
+}
 
 
 def _settled(ground: str, facts: dict[str, Any]) -> Changes:

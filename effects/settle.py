@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
@@ -88,7 +90,7 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     if not token or found[1] != token:
         raise LostClaim(permit_id)
     permit: Permit = Permit.objects.get(pk=permit_id)
-    effect: Effect | None = Effect.objects.filter(permit=permit).first()
+    effect = _effect_of(permit)
     late = permit.state == PermitState.LOST or run.status in FINAL
     if permit.state not in (PermitState.OPEN, PermitState.LOST):
         if permit.outcome == told.outcome:
@@ -97,6 +99,15 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
             raise AlreadyReported(permit.outcome)
     _take(run, permit, effect, told, late, actor)
     return Reported(permit, effect, late)
+
+
+def _effect_of(permit: Permit) -> Effect | None:
+    """The effect under whose key the permit was given; another attempt may hold it by now."""
+    named = Q(permit=permit)
+    if permit.effect_key:
+        named |= Q(run_id=permit.run_id, key=permit.effect_key)
+    found: Effect | None = Effect.objects.filter(named).first()
+    return found
 
 
 def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: bool, actor: Actor) -> None:
@@ -110,7 +121,7 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
     kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
     lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, told.payload, told.reported_at)]
     if effect is not None:
-        lines += settle_by_report(effect, told, actor, late)
+        lines += settle_by_report(effect, permit, told, actor, late)
     lines += settle_step(run, permit.step, actor.id)
     mark_late(run, permit.step_id)
     record(run, *lines)
@@ -139,47 +150,71 @@ def _line(
     )
 
 
-def settle_by_report(effect: Effect, told: Told, actor: Actor, late: bool) -> list[Line]:
-    """Move an effect by its holder's word; a settled one keeps its settlement (evidence only)."""
-    open_ones = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
-    if effect.settlement not in open_ones:
+def settle_by_report(effect: Effect, permit: Permit, told: Told, actor: Actor, late: bool) -> list[Line]:
+    """Move an effect by a holder's word; a settled one keeps its settlement (evidence only).
+
+    An earlier attempt that happened after all counts for the effect; that one did not says nothing
+    of the attempt that followed.
+    """
+    was, move = effect.settlement, HAPPENED.get(told.outcome)
+    if move is not None and was in (Settlement.NOT_APPLIED, Settlement.NOT_STARTED):
+        if effect.ground not in ("", Ground.REPORTED):
+            return []  # by a stronger ground
+        contradict(effect, "an earlier attempt is reported to have happened")
+        return [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, Ground.REPORTED)]
+    if was not in OPEN_ONES or (move is None and effect.permit_id != permit.pk):
         return []
-    was, word = effect.settlement, told.outcome
-    if word == "not_sent" and (was != Settlement.DISPATCHED or _lost_before(effect)):
-        word = "not_applied"
     facts = {"result": told.result, "provider_ref": told.provider_ref, "items": told.items, "late": late}
-    if word == "applied":
-        Effect.confirm(effect, Ground.REPORTED, **facts)
-    elif word == "partial":
-        Effect.confirm_partly(effect, Ground.REPORTED, **facts)
-    elif word == "not_applied":
-        Effect.deny(effect, Ground.REPORTED, **facts)
-    elif word == "not_sent":
-        Effect.take_back(effect, Now() if actor is EXECUTOR else None)
-    elif was == Settlement.DISPATCHED:
-        lose(effect, told.detail or "the worker could not say")
-    else:
+    if move is not None:
+        move(effect, Ground.REPORTED, **facts)
+    elif not _did_not_happen(effect, permit, told, actor, facts):
         return []
     happened(effect)
     return [line_of(effect, actor.id, {"was": was}, Ground.REPORTED)]
 
 
-def _lost_before(effect: Effect) -> bool:
-    """An earlier attempt was lost and found not applied: DECLARED would lead to "never started"."""
-    mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
-    return mine.filter(state__in=[PermitState.OPEN, PermitState.LOST]).exists()
+HAPPENED = {"applied": Effect.confirm, "partial": Effect.confirm_partly}
+OPEN_ONES = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
+
+
+def _did_not_happen(
+    effect: Effect, permit: Permit, told: Told, actor: Actor, facts: Mapping[str, Any]
+) -> bool:
+    """not_applied · not_sent · unknown, of the newest attempt; False when it moves nothing."""
+    in_progress = effect.settlement == Settlement.DISPATCHED
+    if told.outcome == "not_sent" and in_progress and not _sent_before(effect, permit):
+        Effect.take_back(effect, Now() if actor is EXECUTOR else None)
+    elif told.outcome != "unknown":
+        Effect.deny(effect, Ground.REPORTED, **facts)
+    elif in_progress:
+        lose(effect, told.detail or "the worker could not say")
+    else:
+        return False
+    return True
+
+
+def _sent_before(effect: Effect, permit: Permit) -> bool:
+    """An earlier attempt was sent, or may have been: DECLARED would lead to "never started"."""
+    others = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key).exclude(pk=permit.pk)
+    return others.exclude(state=PermitState.NOT_SENT).exists()
 
 
 def lose(effect: Effect, why: str) -> None:
     """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one."""
+    Effect.lose(effect, why[:200], *_schedule(effect))
+
+
+def contradict(effect: Effect, why: str) -> None:
+    """Settled → UNKNOWN: pieces of evidence disagree. The provider is asked again where it can be."""
+    Effect.contradict(effect, why[:200], *_schedule(effect))
+
+
+def _schedule(effect: Effect) -> tuple[Any, Any]:
+    """When to look up first, and until when; None twice where the kind has no look-up."""
     kind = effect.kind
-    can_look = kind is not None and bool(kind.lookup)
-    Effect.lose(
-        effect,
-        why[:200],
-        after(FIRST_CHECK_S) if can_look else None,
-        after(kind.check_for_s) if kind is not None and can_look else None,
-    )
+    if kind is None or not kind.lookup:
+        return None, None
+    return after(FIRST_CHECK_S), after(kind.check_for_s)
 
 
 def happened(effect: Effect) -> None:
@@ -211,19 +246,33 @@ def settle_step(run: Run, step: Step, actor: str) -> list[Line]:
         return _resolve_unknown(step, actor)
     if step.status != StepStatus.DISPATCHED or not step.ends_with_effect:
         return []
-    effect = Effect.objects.filter(step=step).first()
-    if effect is None or effect.settlement == Settlement.DISPATCHED:
+    if step.permits.filter(state=PermitState.OPEN).exists():  # its holder is still at work
         return []
-    return _end_with(run, step, effect.settlement, actor)
+    return _end_with(run, step, _together(step), actor)
+
+
+def _together(step: Step) -> str:
+    """The settlement of a step's effect; of several, when its holder gave it more, the least certain."""
+    found = set(Effect.objects.filter(step=step).values_list("settlement", flat=True))
+    if len(found) < 2:
+        return found.pop() if found else Settlement.DISPATCHED
+    doubtful = found & {Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN}
+    if doubtful:
+        return Settlement.UNKNOWN
+    return (
+        Settlement.PARTIAL if found & {Settlement.CONFIRMED, Settlement.PARTIAL} else Settlement.NOT_APPLIED
+    )
 
 
 def _end_with(run: Run, step: Step, settlement: str, actor: str) -> list[Line]:
-    if settlement == Settlement.DECLARED:
+    sent = step.permits.exclude(state=PermitState.NOT_SENT)
+    if settlement == Settlement.DECLARED and not sent.exists():
         return give_back(run, step, actor)
     move = {
         Settlement.CONFIRMED: Step.succeed,
         Settlement.PARTIAL: Step.finish_partly,
         Settlement.NOT_APPLIED: Step.fail,
+        Settlement.DECLARED: Step.fail,
         Settlement.UNKNOWN: Step.lose,
     }.get(Settlement(settlement))
     if move is None:
@@ -300,7 +349,7 @@ def finish_step(*, actor: Actor, step_id: str, token: str, result: str, detail: 
 
 def _finish(step: Step, result: str, detail: str) -> None:
     doubtful = (
-        step.permits.filter(state=PermitState.LOST).exists()
+        step.permits.filter(state=PermitState.LOST, effect_key="").exists()
         or Effect.objects.filter(step=step, settlement=Settlement.UNKNOWN).exists()
     )
     moves = {"succeeded": Step.succeed, "partial": Step.finish_partly, "failed": Step.fail}

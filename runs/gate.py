@@ -200,7 +200,8 @@ def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
         return _register_dispatched(run, ask, lease)
     if not ask.step_id and step.status == StepStatus.FAILED and step.ends_with_effect:
         # its only effect did not happen (the intent said so): a new attempt under the same key
-        rows = Step.objects.filter(pk=step.pk)
+        tried = Permit.objects.filter(step_id=OuterRef("pk"), effect_key=ask.effect_key or None)
+        rows = Step.objects.filter(Exists(tried), pk=step.pk, happened=False)
         if Step.wait_for_retry(rows, Now()) and Step.fall_due(rows):
             step.status = StepStatus.PENDING
     if not ask.step_id and step.status == StepStatus.PENDING:

@@ -21,8 +21,6 @@ CALLS = ("effects.tasks.execute", "effects.tasks.check")
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}
 
 app = Celery("allstop")
-# The current app is a thread's own affair: without this, other threads find an app without our settings.
-app.set_default()
 app.conf.update(
     broker_url=settings.REDIS_URL or "memory://localhost/",
     # In memory a worker polls: the default of one second would be the latency of every task. A broker that

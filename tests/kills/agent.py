@@ -68,6 +68,11 @@ def work_in_step(run: Run, options: argparse.Namespace) -> None:
         work(step, options)
 
 
+def think(run: Run, options: argparse.Namespace) -> None:
+    """A model turn: it touches nothing that anybody could look up."""
+    run.model_turn(str.upper, options.order)
+
+
 def work_with_a_new_key(run: Run, options: argparse.Namespace) -> None:
     """What no agent may do: after a lost answer it asks again under another key."""
     try:
@@ -79,6 +84,7 @@ def work_with_a_new_key(run: Run, options: argparse.Namespace) -> None:
 WAYS: dict[str, Callable[[Run, argparse.Namespace], None]] = {
     "plain": work,
     "step": work_in_step,
+    "think": think,
     "new-key": work_with_a_new_key,
 }
 

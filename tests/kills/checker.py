@@ -39,7 +39,7 @@ def called_wrongly(site: Site) -> list[str]:
 
 
 def stops_lost(site: Site) -> list[str]:
-    """Each stop that was answered 200 or 201 is a row, and its run was moved to its version."""
+    """Each stop that was answered 200 or 201 is a row, and its run was moved to its version, or it waits."""
     return [f"the stop of {told['run_key']} was acknowledged and is not there: {lost}"
             for told in site.acknowledged if (lost := _lost(site, told))]  # fmt: skip
 
@@ -47,10 +47,12 @@ def stops_lost(site: Site) -> list[str]:
 def _lost(site: Site, told: dict[str, Any]) -> str:
     found = site.database.rows(
         "SELECT s.version_after, r.cancel_version, r.status FROM runs_stoprequest s "
-        f"JOIN runs_run r ON r.id = s.run_id WHERE s.id = '{told['id']}'"
+        f"LEFT JOIN runs_run r ON r.id = s.run_id WHERE s.id = '{told['id']}'"
     )
     if not found:
         return "no row"
     ((stop, run, status),) = found
-    held = stop == told["version_after"] and run >= stop and status != "ACTIVE"
+    if told["waiting"] and run is None:
+        return ""
+    held = stop == (told["version_after"] or stop) and run >= stop and status != "ACTIVE"
     return "" if held else f"stop v{stop}, run v{run} {status}"

@@ -73,7 +73,11 @@ def valkey() -> Iterator[servers.Server]:
 @contextmanager
 def opened(folder: Path, database: Database, seeded: Seeded, redis_url: str) -> Iterator[Site]:
     with Provider(folder / "bank.jsonl") as bank:
-        environ = {"ALLSTOP_OUTBOUND_ORIGINS": bank.url, "ALLSTOP_PERMIT_S": "60"}
+        environ = {
+            "ALLSTOP_OUTBOUND_ORIGINS": bank.url,
+            "ALLSTOP_PERMIT_S": "60",
+            "TESTS_MESSAGES": str(folder / "messages"),
+        }
         processes = Processes(folder, database.url, redis_url, environ)
         try:
             yield Site(processes, database, bank, seeded.token, seeded.session)

@@ -116,3 +116,38 @@ def lines_of(database: Database, order: str) -> list[str]:
         f"WHERE r.key = '{order}' ORDER BY v.seq"
     )
     return [kind for (kind,) in found]
+
+
+def reports_of(database: Database, order: str) -> int:
+    """How many versions of its report were issued."""
+    rows = "SELECT COUNT(*) FROM effects_report x JOIN runs_run r ON r.id = x.run_id"
+    return int(database.value(f"{rows} WHERE r.key = '{order}'"))
+
+
+def refusals_of(database: Database, order: str) -> list[tuple[Any, ...]]:
+    """Boundary, reason, carried and current version of each refusal."""
+    return database.rows(
+        "SELECT f.boundary, f.reason, f.carried_version, f.current_version FROM runs_refusal f "
+        f"JOIN runs_run r ON r.id = f.run_id WHERE r.key = '{order}' ORDER BY f.id"
+    )
+
+
+def sent_for_again(database: Database, order: str) -> bool:
+    """The sweep has found that nobody took this effect, and asked for it once more."""
+    found = database.rows(
+        "SELECT 1 FROM effects_effect e JOIN runs_run r ON r.id = e.run_id "
+        f"WHERE r.key = '{order}' AND e.queued_at > e.declared_at"
+    )
+    return bool(found)
+
+
+def exists(database: Database, order: str, *, effect: bool = False) -> bool:
+    """Whether the run of an order was registered, and its effect declared."""
+    table = "runs_run r" if not effect else "runs_run r JOIN effects_effect e ON e.run_id = r.id"
+    return bool(database.value(f"SELECT COUNT(*) FROM {table} WHERE r.key = '{order}'"))
+
+
+def asks_no_more(database: Database, order: str) -> bool:
+    """No look-up of its effect is planned."""
+    planned = "SELECT COUNT(*) FROM effects_effect WHERE next_check_at IS NOT NULL"
+    return not database.value(f"{planned} AND key = '{order}'")

@@ -24,7 +24,8 @@ KINDS = ("plain", "fencing", "blind")
 LAUNCHER = [sys.executable, "-m", "tests.kills.launcher"]
 CELERY = ["-m", "celery", "-A", "dashboard"]
 STILL = ("--instead", "dashboard.embedded.send=tests.kills.messages.never")  # the clock does not tick
-SHORT = ("--set", "effects.executor.LEASE_S=2.0")
+SHORT = ("--set", "effects.executor.LEASE_S=2.0", "--set", "effects.settle.FIRST_CHECK_S=0.5")
+READY = {"web": r"Allstop is ready at \S+", "worker": r" ready\.", "beat": "beat: Starting"}
 EVER = ("--for", "600")  # longer than any test
 KIND = {
     "class": "external_write",
@@ -70,6 +71,10 @@ class Armed:
         told = [json.loads(line) for line in lines]
         assert {line["pid"] for line in told} <= {self.process.pid}
         return [line["at"] + (f"={line['text']}" if line["text"] else "") for line in told]
+
+    def wait_until_ready(self) -> None:
+        """Until it says that it serves, or takes tasks."""
+        self.process.wait_for(READY[self.process.name])
 
     def wait_for(self, *places: str) -> None:
         """Until it stands at all of these."""
@@ -118,31 +123,37 @@ class Site:
         words = [*LAUNCHER, *options, "--mark", str(mark), "--", *command]
         return Armed(self.processes.start(name, words, **environ), mark)
 
-    def web(self, *options: str) -> Armed:
-        """A server at the site's own port, once it answers."""
+    def web(self, *options: str, ready: bool = True) -> Armed:
+        """A server at the site's own port, once it answers; `ready`: whether to wait for that."""
         command = ["manage.py", "up", "--port", str(self.port), "--no-demo"]
         armed = self.launch("web", [*SHORT, *options], command)
-        armed.process.wait_for(r"Allstop is ready at \S+")
+        if ready:
+            armed.wait_until_ready()
         return armed
 
-    def worker(self, *options: str) -> Armed:
+    def worker(self, *options: str, ready: bool = True) -> Armed:
         """A Celery worker of its own, once it takes tasks."""
         words = [*CELERY, "worker", "--loglevel", "INFO", "-n", f"w{next(_marks)}@test"]
         armed = self.launch("worker", [*SHORT, *options], words)
-        armed.process.wait_for(r" ready\.")
+        if ready:
+            armed.wait_until_ready()
         return armed
 
-    def controller(self, *options: str) -> Armed:
+    def controller(self, *options: str, ready: bool = True) -> Armed:
         """Whoever executes, drains and looks up here: a worker, or the server with one inside."""
-        return self.worker(*options) if self.cluster else self.web(*options)
+        return self.worker(*options, ready=ready) if self.cluster else self.web(*options, ready=ready)
 
     def start_all(self) -> None:
         """All that a working installation has, without faults. Nothing of the kind may run already."""
         if self.cluster:
-            self.processes.beat()
+            self.beat()
             self.worker()
         else:
             self.web()
+
+    def beat(self) -> None:
+        """The clock of a cluster."""
+        self.launch("beat", (), [*CELERY, "beat", "--loglevel", "INFO"])
 
     def agent(self, order: str, *options: str, kind: str = "plain", **words: object) -> Armed:
         """An agent that pays one order under the run and the effect key of that name."""
@@ -203,6 +214,15 @@ class Site:
             "lease_s": lease_s,
         }
         return self.post(f"runs/{self.register(order)['id']}/effects", body)
+
+    def book(self, order: str) -> None:
+        """The request of an order, as its agent would send it; nobody tells Allstop."""
+        headers = {"Idempotency-Key": order}
+        httpx2.post(f"{self.bank.url}/charges", json={"order": order}, headers=headers).raise_for_status()
+
+    def messages(self, how: str) -> None:
+        """From now on messages come so: one of the words in messages.py."""
+        Path(self.processes.environ["TESTS_MESSAGES"]).write_text(how)
 
     def put_kinds(self) -> None:
         """bank.* is sent by the agent, ours.* by our executor; plain, fencing and blind by their look-up."""

@@ -17,6 +17,8 @@ NEVER: End = ("NOT_STARTED", "WITHHELD", "CANCELLED", "stopped before effect")
 REFUSED: End = ("NOT_APPLIED", "FAILED", "CANCELLED", "stopped after safe settlement")
 UNSURE: End = ("UNKNOWN", "UNKNOWN", "UNKNOWN", "awaiting verification")
 BOOKED: End = ("CONFIRMED", "SUCCEEDED", "CANCELLED", "partially completed")
+HALF_DONE: End = ("CONFIRMED", "PARTIAL", "CANCELLED", "partially completed")
+THOUGHT: End = ("", "FAILED", "CANCELLED", "stopped before effect")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ AGENT = (
     Case("sent", "blind", OPEN, 1, 1, UNSURE),
     Case("answered", "plain", OPEN, 1, 1, BOOKED),
     Case("recorded", "plain", DONE, 1, 0, BOOKED),
+    Case("recorded-in-step", "plain", ("DISPATCHED", "CONFIRMED", "REPORTED"), 1, 0, HALF_DONE),
+    Case("thinking", "plain", ("DISPATCHED", "", "OPEN"), 0, 1, THOUGHT),
 )
 
 EXECUTOR = (
@@ -68,6 +72,21 @@ EXECUTOR = (
     Case("answered", "plain", OPEN, 1, 1, BOOKED),
     Case("recording", "fencing", OPEN, 1, 1, BOOKED),
     Case("recorded", "plain", DONE, 1, 0, BOOKED),
+)
+
+# The same executor dies, and nobody stops the run: what was not dispatched is sent by the next one, once.
+GOES_ON = (
+    Case(
+        "claimed-goes-on",
+        "plain",
+        ("CLAIMED", "DECLARED", ""),
+        1,
+        0,
+        ("CONFIRMED", "SUCCEEDED", "ACTIVE", ""),
+    ),
+    Case("committed-goes-on", "plain", OPEN, 0, 0, ("UNKNOWN", "UNKNOWN", "ACTIVE", "")),
+    Case("committed-goes-on", "fencing", OPEN, 0, 0, ("NOT_APPLIED", "FAILED", "ACTIVE", "")),
+    Case("sent-goes-on", "plain", OPEN, 1, 0, ("CONFIRMED", "SUCCEEDED", "ACTIVE", "")),
 )
 
 # Not killed but frozen, and thawed after stop and drain. `after` is how the rows stand before the thaw.
@@ -94,6 +113,17 @@ SERVER = (
     Case("permit-nobody-heard-of", "fencing", OPEN, 0, 1, REFUSED),
     Case("stop-in-transaction", "plain", OPEN, 1, 1, BOOKED),
     Case("stop-committed", "plain", OPEN, 1, 1, BOOKED),
+    Case("admission-committed", "plain", ("", "", ""), 0, 0, ("", "", "CANCELLED", "stopped before effect")),
+)
+
+# Agents that are gone for good, a stop, and controllers that die in the middle of the drain.
+DRAIN = (
+    Case("sent", "plain", OPEN, 1, 1, BOOKED),
+    Case("sent", "fencing", OPEN, 1, 1, BOOKED),
+    Case("sent", "blind", OPEN, 1, 1, UNSURE),
+    Case("unsent", "plain", OPEN, 0, 1, UNSURE),
+    Case("unsent", "fencing", OPEN, 0, 1, REFUSED),
+    Case("unsent", "blind", OPEN, 0, 1, UNSURE),
 )
 
 

@@ -48,7 +48,7 @@ class Frozen:
 
 def freeze(site: Site, case: Case) -> Armed:
     """An agent that has stopped itself at its point; "for long" is past its lease."""
-    lease = 60 if case.point == "before-look" else 2
+    lease = 60 if case.point == "before-look" else 3
     return site.agent(case.order, "--at", POINTS[case.point], "--do", "freeze", kind=case.kind, lease=lease)
 
 

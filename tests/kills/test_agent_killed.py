@@ -23,7 +23,10 @@ POINTS = {
     "sent": "http.client.HTTPConnection.getresponse:before",
     "answered": "allstop.permit.Permit._report:before",
     "recorded": "allstop.permit.Permit._report:after",
+    "recorded-in-step": "allstop.permit.Permit._report:after",
+    "thinking": "allstop.permit.Permit._report:before",
 }
+WAYS = {"claimed": "step", "not-asked": "step", "recorded-in-step": "step", "thinking": "think"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Killed:
 
 
 def kill(site: Site, case: Case) -> Armed:
-    way = "step" if case.after[0] == "CLAIMED" else "plain"
+    way = WAYS.get(case.point, "plain")
     return site.agent(case.order, "--at", POINTS[case.point], kind=case.kind, way=way)
 
 

@@ -16,7 +16,7 @@ from tests.kills import rows
 from tests.kills.checker import violations
 from tests.kills.rows import Stands
 from tests.kills.site import EVER, STILL, Armed, Said, Site, until
-from tests.kills.table import EXECUTOR, Case, differences
+from tests.kills.table import EXECUTOR, GOES_ON, Case, differences
 
 pytestmark = [pytest.mark.kill, pytest.mark.invariant("I3"), pytest.mark.invariant("I9")]
 
@@ -32,7 +32,8 @@ POINTS = {
 # A transaction that stands before its COMMIT shuts out every other writer of SQLite: one a process, and last.
 SECOND = [case for case in EXECUTOR if case.point == "recording"]
 FIRST = sorted(
-    (case for case in EXECUTOR if case not in SECOND), key=lambda case: case.point == "in-transaction"
+    (case for case in (*EXECUTOR, *GOES_ON) if case not in SECOND),
+    key=lambda case: case.point == "in-transaction",
 )
 
 
@@ -49,21 +50,22 @@ class Killed:
     """One order from the kill to its end."""
 
     gone: Gone
-    stop: Said
+    stop: Said | None
     sends: int
     end: Stands
 
 
 def place_of(case: Case) -> str:
     """For --at. The point "sent" needs none: the bank holds its answer back, and its ledger proves it."""
-    return f"{POINTS[case.point]}={case.order}" if case.point in POINTS else ""
+    point = POINTS.get(case.point.removesuffix("-goes-on"))
+    return f"{point}={case.order}" if point else ""
 
 
 def start(site: Site, cases: Sequence[Case]) -> Armed:
     """An executor that will stand at each of these points, with a clock that stands too."""
     at = [word for case in cases if place_of(case) for word in ("--at", place_of(case))]
     patient = ("--set", "effects.outbound.LIMIT_S=60.0")
-    return site.controller(*at, "--do", "sleep", *EVER, *patient, *STILL)
+    return site.controller(*at, "--do", "sleep", *EVER, *patient, *STILL, ready=False)
 
 
 def stand(site: Site, executor: Armed, case: Case) -> None:
@@ -86,23 +88,33 @@ def kill(site: Site, executor: Armed, cases: Sequence[Case]) -> dict[str, Gone]:
     return {case.order: Gone(code, rows.stands(site.database, case.order)) for case in cases}
 
 
+def is_settled(site: Site, case: Case) -> bool:
+    """An active run does not rest; its effect has come to where it stays."""
+    return rows.stands(site.database, case.order).effect == case.end[0] and rows.asks_no_more(
+        site.database, case.order
+    )
+
+
 @pytest.fixture(scope="module")
 def killed(production: Site) -> dict[str, Killed]:
     site = production
+    first = start(site, FIRST)
     if site.cluster:
         site.web()
-    first = start(site, FIRST)
+    first.wait_until_ready()
     site.put_kinds()
     gone = kill(site, first, FIRST)
     second = start(site, SECOND)
-    stops = {case.order: site.press(case.order) for case in FIRST}
+    second.wait_until_ready()
+    stops = {case.order: site.press(case.order) for case in FIRST if case in EXECUTOR}
     gone |= kill(site, second, SECOND)
     site.start_all()
     stops |= {case.order: site.press(case.order) for case in SECOND}
     until(lambda: all(rows.is_at_rest(site.database, case.order) for case in EXECUTOR))
+    until(lambda: all(is_settled(site, case) for case in GOES_ON))
     sends = rows.requests(site.bank.ledger)
     return {
-        order: Killed(one, stops[order], sends[order], rows.stands(site.database, order))
+        order: Killed(one, stops.get(order), sends[order], rows.stands(site.database, order))
         for order, one in gone.items()
     }
 
@@ -113,7 +125,17 @@ def test_an_executor_that_is_killed_leaves_what_the_table_says(case: Case, kille
     after = seen.gone.after
     assert seen.gone.exit_code == -signal.SIGKILL
     assert (after.run, after.version, after.work) == ("ACTIVE", 1, case.after)
+    assert seen.stop is not None
     assert (seen.stop.status, seen.stop.data["version_after"]) == (201, 2)
+    assert differences(case, seen.sends, seen.end) == []
+
+
+@pytest.mark.parametrize("case", GOES_ON, ids=lambda case: case.order)
+def test_without_a_stop_the_next_executor_sends_what_was_not_dispatched_and_nothing_else(
+    case: Case, killed: dict[str, Killed]
+) -> None:
+    seen = killed[case.order]
+    assert (seen.gone.exit_code, seen.gone.after.work) == (-signal.SIGKILL, case.after)
     assert differences(case, seen.sends, seen.end) == []
 
 

@@ -304,6 +304,11 @@ EVENT = {
     "retry.scheduled": "Retry scheduled",
     "retry.due": "Retry due",
     "report.issued": "Report issued",
+    "token.issued": "Token issued",
+    "token.revoked": "Token revoked",
+    "member.added": "Person added",
+    "member.changed": "Role changed",
+    "member.removed": "Person removed",
 }
 
 

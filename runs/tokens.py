@@ -74,8 +74,9 @@ class TokenAuth:
         return access.agent(token, address_of(request))
 
     def _signed_in(self, request: HttpRequest) -> Actor:
-        if request.method == "GET" and request.user.is_authenticated:
-            return access.person(request.user, address_of(request))
+        user = request.user
+        if request.method == "GET" and user.is_authenticated and not user.password_once:
+            return access.person(user, address_of(request))
         detail = "Send the header Authorization: Bearer als_… with a token of the workspace."
         raise Problem("token-missing", detail, headers=CHALLENGE)
 

@@ -20,11 +20,13 @@ from tests.provider import Provider
 ROOT = Path(__file__).resolve().parents[1]
 BANK = "https://bank.example"
 MAKE_A_TOKEN = """
-from runs.access import issue_token
+from runs.access import SET_UP
 from runs.models import Workspace
+from runs.people import issue_token
 
 team = Workspace.objects.create(name="Finance", slug="finance")
-print(issue_token(workspace=team, name="agent", scopes=["runs:write", "stop:write"], created_by=None)[1])
+scopes = ["runs:write", "stop:write"]
+print(issue_token(actor=SET_UP, workspace_id=team.pk, name="agent", scopes=scopes)[1])
 """
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.test import Client
 
-from runs import access
-from runs.models import Run, User, Workspace
+from runs import access, people
+from runs.models import Run, Token, User, Workspace
 
 ALL = ("runs:read", "runs:write", "stop:write", "kinds:write")
 SIX = {
@@ -144,7 +144,11 @@ def kind_body(**fields: Any) -> Json:
 def token_text(workspace: Workspace, *scopes: str, run: Run | None = None, by: User | None = None) -> str:
     """The text of a new token; without scopes it may do all that an agent may."""
     granted = list(scopes or ALL)
-    return access.issue_token(workspace=workspace, name="agent", scopes=granted, created_by=by, run=run)[1]
+    token, text = people.issue_token(
+        actor=access.SET_UP, workspace_id=workspace.pk, name="agent", scopes=granted, run=run
+    )
+    Token.objects.filter(pk=token.pk).update(created_by=by)
+    return text
 
 
 def agent_of(workspace: Workspace, *scopes: str, run: Run | None = None) -> Wire:

@@ -16,7 +16,7 @@ from effects import intents, settle
 from effects.intents import Intention, plan_bytes
 from effects.models import Effect, Kind
 from effects.settle import Reported, Told
-from runs import access, admission, drain, gate, stops
+from runs import access, admission, drain, gate, people, stops
 from runs.access import Actor
 from runs.admission import Admitted, NewRun
 from runs.guard import Ask, Opened, Refusal
@@ -70,8 +70,8 @@ def a_person(name: str, workspace: Workspace | None = None, role: str = Role.VIE
 def a_token(workspace: Workspace, *scopes: str, run: Run | None = None, days: int | None = 90) -> Actor:
     """An agent with a live token; without scopes it may do all that an agent may."""
     granted = list(scopes or ("runs:read", "runs:write", "stop:write", "kinds:write"))
-    token, _ = access.issue_token(
-        workspace=workspace, name="agent", scopes=granted, created_by=None, run=run, days=days
+    token, _ = people.issue_token(
+        actor=access.SET_UP, workspace_id=workspace.pk, name="agent", scopes=granted, run=run, days=days
     )
     return access.agent(token)
 

@@ -15,12 +15,13 @@ from django.conf import settings
 from django.db import connections
 
 from effects.kinds import NewKind, register_kind
-from runs.access import Actor, agent, issue_token, live_tokens
+from runs.access import SET_UP
 from runs.models import Membership, Role, Run, User, Workspace
+from runs.people import add_member, issue_token
 
 from .start import WORLDS, World
 
-NAME, SLUG, SET_UP = "Finance demo", "finance-demo", "demo set-up"
+NAME, SLUG = "Finance demo", "finance-demo"
 PEOPLE = [
     ("alice@demo.example", "Alice", Role.ADMIN),
     ("bob@demo.example", "Bob", Role.REVIEWER),
@@ -70,7 +71,7 @@ def folder(data: Path) -> Path:
 def token(workspace: Workspace) -> str:
     """A token for one agent, good for a day."""
     scopes = ["runs:read", "runs:write"]
-    return issue_token(workspace=workspace, name="demo agent", scopes=scopes, created_by=None, days=1)[1]
+    return issue_token(actor=SET_UP, workspace_id=workspace.pk, name="demo agent", scopes=scopes, days=1)[1]
 
 
 def next_batch(workspace: Workspace) -> int:
@@ -89,7 +90,8 @@ def people(workspace: Workspace, password_file: Path | None) -> str:
     """See that the demo's people exist; the sentence that tells how to sign in."""
     users = [User.objects.get_or_create(email=email, defaults={"name": name}) for email, name, _ in PEOPLE]
     for (user, _), (_, _, role) in zip(users, PEOPLE, strict=True):
-        Membership.objects.get_or_create(user=user, workspace=workspace, defaults={"role": role})
+        if not Membership.objects.filter(user=user, workspace=workspace).exists():
+            add_member(actor=SET_UP, workspace_id=workspace.pk, email=user.email, role=role)
     names = " or ".join(f"{email} ({role})" for email, _, role in PEOPLE)
     if password_file is not None:
         give_password([user for user, _ in users], password_in(password_file))
@@ -134,15 +136,7 @@ def password_in(file: Path) -> str:
 def register_kinds(workspace: Workspace, world: World) -> None:
     """The demo's two kinds, with look-ups at the addresses that bank and mailer have today."""
     for name, kind in {"bank.charge": bank_charge(world), "mailer.send": mailer_send(world)}.items():
-        register_kind(actor=set_up(workspace), workspace_id=workspace.pk, name=name, new=kind)
-
-
-def set_up(workspace: Workspace) -> Actor:
-    """Who registers the kinds: nobody in person, so no person's name stands in the evidence."""
-    known = live_tokens().filter(workspace=workspace, name=SET_UP).first()
-    if known is not None:
-        return agent(known)
-    return agent(issue_token(workspace=workspace, name=SET_UP, scopes=["kinds:write"], created_by=None)[0])
+        register_kind(actor=SET_UP, workspace_id=workspace.pk, name=name, new=kind)
 
 
 def bank_charge(world: World) -> NewKind:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, overload
 from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
@@ -44,6 +44,10 @@ class Shell:
     @property
     def may_stop(self) -> bool:
         return "stop" in self.may
+
+    @property
+    def is_admin(self) -> bool:
+        return "admin" in self.may
 
 
 def release() -> str:
@@ -86,9 +90,13 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
 
 
 def _nav(current: str, workspace: Workspace | None) -> list[NavItem]:
-    query = f"?{urlencode({'workspace': workspace.slug})}" if workspace else ""
-    entries = [("runs", "Runs"), ("first-run", "First run"), ("tokens", "Tokens")]
-    return [NavItem(word, reverse(name) + query, name == current) for name, word in entries]
+    entries = [("runs", "Runs"), ("first-run", "First run"), ("people", "People"), ("tokens", "Tokens")]
+    return [NavItem(word, address(name, workspace), name == current) for name, word in entries]
+
+
+def address(name: str, workspace: Workspace | None) -> str:
+    """The address of a workspace's page, which names the workspace."""
+    return reverse(name, query={"workspace": workspace.slug} if workspace else None)
 
 
 def page(
@@ -112,16 +120,28 @@ def workspace_of(request: HttpRequest) -> Workspace:
 View = Callable[..., HttpResponseBase]
 
 
-def signed_in(view: View) -> View:
-    """For people only. A region or script is told 401; a page leads to the sign-in and back."""
+@overload
+def signed_in(view: View) -> View: ...
+@overload
+def signed_in(*, first_password: bool) -> Callable[[View], View]: ...
+def signed_in(view: View | None = None, *, first_password: bool = False) -> Any:
+    """For people only. A region or script is told 401; a page leads to the sign-in and back.
 
-    @wraps(view)
+    Who was given a password chooses their own first; `first_password`: this view is where.
+    """
+    if view is None:
+        return partial(signed_in, first_password=first_password)
+    inner = view
+
+    @wraps(inner)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.user.is_authenticated:
-            return checked(view)(request, *args, **kwargs)
+        user = request.user
+        if isinstance(user, User) and (first_password or not user.password_once):
+            return checked(inner)(request, *args, **kwargs)
         if request.headers.get("HX-Request") or wants_json(request):
-            return JsonResponse({"detail": "Signed out."}, status=401)
-        return redirect(sign_in_url(request.get_full_path()))
+            return JsonResponse({"detail": "Sign in first."}, status=401)
+        where = "password" if user.is_authenticated else "account_login"
+        return redirect(f"{reverse(where)}?{urlencode({'next': request.get_full_path()})}")
 
     return guarded
 

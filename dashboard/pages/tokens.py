@@ -1,4 +1,4 @@
-"""Tokens of agents: their list, and a new one whose text is shown once and kept nowhere."""
+"""Tokens of agents: their list; for admins a new one, whose text is shown once, and the end of one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import render
+from django.contrib import messages
+from django.db.models import Case, IntegerField, Q, Value, When
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods
 
 from dashboard import words
-from dashboard.pages.shell import build_shell, person_of, signed_in, workspace_of
-from runs import access
+from dashboard.pages.shell import actor_of, address, build_shell, signed_in, workspace_of
+from runs import access, people
 from runs.models import Token, Workspace
 
 SHOWN = 100
@@ -35,6 +37,10 @@ class TokenRow:
     token: Token
     state: str
 
+    @property
+    def in_force(self) -> bool:
+        return self.state == "in force"
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -46,27 +52,28 @@ class Wanted:
     errors: list[str]
 
 
-def scopes_for(may: frozenset[str]) -> dict[str, str]:
-    """The scopes that this person may give away: never more than a token of the role needs."""
-    if "stop" not in may:
-        return {}
-    return {scope: told for scope, told in SCOPES.items() if scope != "kinds:write" or "kinds" in may}
-
-
-def read(sent: QueryDict, allowed: dict[str, str]) -> Wanted:
+def read(sent: QueryDict) -> Wanted:
     """What was asked for, with a sentence for each thing that can't be."""
     name = words.clean(sent.get("name", ""))[:120]
-    scopes = [scope for scope in sent.getlist("scopes") if scope in allowed]
+    scopes = [scope for scope in sent.getlist("scopes") if scope in SCOPES]
     days = next((days for days, _ in DAYS if str(days) == sent.get("days")), 90)
     errors = [] if name else ["Give the token a name: it is how you will know it again."]
     errors += [] if scopes else ["Choose at least one thing that the token may do."]
     return Wanted(name, scopes, days, errors)
 
 
-def rows(workspace: Workspace, now: datetime) -> list[TokenRow]:
-    """The newest tokens of a workspace."""
-    tokens = Token.objects.filter(workspace=workspace).select_related("created_by").order_by("-pk")
-    return [TokenRow(token, state_of(token, now)) for token in tokens[:SHOWN]]
+class TokenList:
+    """The tokens of a workspace that match `q`: those in force, then the rest, newest first."""
+
+    def __init__(self, workspace: Workspace, now: datetime, q: str) -> None:
+        self.q = q.replace("\0", "")[:200]
+        tokens = Token.objects.filter(workspace=workspace).select_related("created_by")
+        if self.q:
+            tokens = tokens.filter(Q(name__icontains=self.q) | Q(lookup=self.q.removeprefix("als_")[:8]))
+        over = When(Q(revoked_at__isnull=False) | Q(expires_at__lte=now), then=Value(1))
+        found = tokens.order_by(Case(over, default=Value(0), output_field=IntegerField()), "-pk")
+        self.rows = [TokenRow(token, state_of(token, now)) for token in found[:SHOWN]]
+        self.total = tokens.count()
 
 
 def state_of(token: Token, now: datetime) -> str:
@@ -79,37 +86,51 @@ def state_of(token: Token, now: datetime) -> str:
 @never_cache
 @require_http_methods(["GET", "POST"])
 @signed_in
+@sensitive_variables()
 def tokens_page(request: HttpRequest) -> HttpResponse:
-    """GET /tokens : the list and the form. POST: a new token; its text stands in this answer only."""
+    """GET /tokens : the list. POST: a new token, by an admin; its text stands in this answer only."""
     workspace = workspace_of(request)
-    shell = build_shell(request, "tokens", workspace)
-    allowed = scopes_for(shell.may)
-    told: dict[str, Any] = {
-        "shell": shell,
-        "now": shell.now,
-        "allowed": allowed,
-        "days": DAYS,
-        "preset": PRESET,
-    }
+    told: dict[str, Any] = {}
     status = 200
     if request.method == "POST":
-        if not allowed:
-            raise PermissionDenied
-        told["wanted"] = wanted = read(request.POST, allowed)
+        access.demand_workspace(actor_of(request), "admin", workspace.pk)
+        told["wanted"] = wanted = read(request.POST)
         told["text"] = "" if wanted.errors else issue(workspace, wanted, request)
         status = 422 if wanted.errors else 201
-    told["rows"] = rows(workspace, shell.now)
+    shell = build_shell(request, "tokens", workspace)
+    told |= {"shell": shell, "now": shell.now, "scopes": SCOPES, "days": DAYS, "preset": PRESET}
+    told["list"] = TokenList(workspace, shell.now, request.GET.get("q", ""))
     told["origin"] = request.build_absolute_uri("/").rstrip("/")
-    return render(request, "tokens.html", told, status=status)
+    return render(request, "tokens/page.html", told, status=status)
 
 
 def issue(workspace: Workspace, wanted: Wanted, request: HttpRequest) -> str:
     """The text of a new token."""
-    _, text = access.issue_token(
-        workspace=workspace,
+    _, text = people.issue_token(
+        actor=actor_of(request),
+        workspace_id=workspace.pk,
         name=wanted.name,
         scopes=wanted.scopes,
-        created_by=person_of(request),
         days=wanted.days,
     )
     return text
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+@signed_in
+def revoke_page(request: HttpRequest, token_id: str) -> HttpResponse:
+    """/tokens/<id>/revoke : GET says what it would mean, POST revokes; for admins."""
+    workspace = workspace_of(request)
+    access.demand_workspace(actor_of(request), "admin", workspace.pk)
+    token = Token.objects.filter(pk=token_id, workspace=workspace).first()
+    if token is None:
+        raise Http404
+    if request.method == "POST":
+        people.revoke_token(actor=actor_of(request), workspace_id=workspace.pk, token_id=token_id)
+        name = words.clean(token.name)
+        messages.info(request, f"Token “{name}” is revoked. Whoever shows it is refused from now on.")
+        return redirect(address("tokens", workspace))
+    shell = build_shell(request, "tokens", workspace)
+    row = TokenRow(token, state_of(token, shell.now))
+    return render(request, "tokens/revoke.html", {"shell": shell, "now": shell.now, "row": row})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from allauth.account.views import LoginView, LogoutView
 from django.urls import URLPattern, path
 
-from dashboard.pages import evidence, first_run, home, report, run, runs, stop, tokens
+from dashboard.pages import evidence, first_run, home, password, people, report, run, runs, stop, tokens
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
@@ -15,7 +15,12 @@ urlpatterns: list[URLPattern] = [
     path("help", home.help_page, name="help"),
     path("first-run", first_run.first_run, name="first-run"),
     path("first-run/start", first_run.start_demo, name="start-demo"),
+    path("password", password.password_page, name="password"),
+    path("people", people.people_page, name="people"),
+    path("people/<str:user_id>/role", people.role_page, name="role"),
+    path("people/<str:user_id>/remove", people.remove_page, name="remove-person"),
     path("tokens", tokens.tokens_page, name="tokens"),
+    path("tokens/<str:token_id>/revoke", tokens.revoke_page, name="revoke-token"),
     path("stop", runs.choose_run, name="choose-run"),
     path("runs/", runs.runs_page, name="runs"),
     path("runs/<str:run_id>/", run.run_page, name="run"),

@@ -111,7 +111,13 @@ def evs(seqs: Iterable[int], run_id: str) -> SafeString:
     return format_html_join(" ", "{}", ((ev(seq, run_id),) for seq in seqs))
 
 
-FORMATS = {"ms": "%H:%M:%S.%f", "s": "%H:%M:%S", "min": "%H:%M", "day": "%-d %b %Y, %H:%M:%S"}
+FORMATS = {
+    "ms": "%H:%M:%S.%f",
+    "s": "%H:%M:%S",
+    "min": "%H:%M",
+    "day": "%-d %b %Y, %H:%M:%S",
+    "date": "%-d %b %Y",
+}
 
 
 @register.simple_tag
@@ -123,7 +129,7 @@ def moment(at: datetime | None, precision: str = "s", near: datetime | None = No
     text = utc.strftime(FORMATS[precision])
     if precision == "ms":
         text = text[:-3]
-    if near and precision != "day" and utc.date() != near.astimezone(UTC).date():
+    if near and precision not in ("day", "date") and utc.date() != near.astimezone(UTC).date():
         text = f"{utc.strftime('%-d %b')} {text}"
     return format_html('<time datetime="{}">{}</time>', utc.isoformat(timespec="milliseconds"), text)
 

@@ -37,6 +37,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
+    # Set by somebody else: good for signing in and choosing one's own, for nothing more.
+    password_once = models.BooleanField(default=False)
     date_joined = models.DateTimeField(db_default=Now())
 
     objects: ClassVar[UserManager] = UserManager()

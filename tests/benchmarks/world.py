@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from effects import intents, settle
 from effects.models import Kind
-from runs import access, admission, gate, stops
+from runs import access, admission, gate, people, stops
 from runs.access import Actor
 from runs.guard import Ask, Opened
 from runs.models import Membership, Run, User, Workspace
@@ -30,8 +30,9 @@ class World:
         workspace = Workspace.objects.create(name=name, slug=name)
         user = User.objects.create_user(f"{name}@example.test")
         Membership.objects.create(user=user, workspace=workspace, role="operator")
-        token, _ = access.issue_token(
-            workspace=workspace, name="bench", scopes=["runs:write", "stop:write"], created_by=user
+        scopes = ["runs:write", "stop:write"]
+        token, _ = people.issue_token(
+            actor=access.SET_UP, workspace_id=workspace.pk, name="bench", scopes=scopes
         )
         Kind.objects.create(
             workspace=workspace,

@@ -12,11 +12,13 @@ import django
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
-    from runs.access import SCOPE_MAY, issue_token
+    from runs.access import SCOPE_MAY, SET_UP
     from runs.models import Workspace
+    from runs.people import issue_token
 
     workspace = Workspace.objects.create(name="Finance", slug="finance")
-    print(issue_token(workspace=workspace, name="agent", scopes=list(SCOPE_MAY), created_by=None)[1])  # noqa: T201
+    token = issue_token(actor=SET_UP, workspace_id=workspace.pk, name="agent", scopes=list(SCOPE_MAY))[1]
+    print(token)  # noqa: T201
 
 
 if __name__ == "__main__":

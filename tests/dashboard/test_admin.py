@@ -13,7 +13,7 @@ from django.urls import reverse
 from dashboard import reports
 from dashboard.admin import site
 from effects.models import Effect, Kind, Report
-from runs import access
+from runs import access, people
 from runs.models import (
     Evidence,
     EvidencePayload,
@@ -207,15 +207,34 @@ def test_what_evidence_names_is_never_deleted(w: World, client: Client, model: t
     assert model._default_manager.filter(pk=row.pk).exists()
 
 
-def test_a_role_is_given_and_taken(w: World, client: Client) -> None:
-    assert w.dana.user is not None
-    member = Membership.objects.get(user=w.dana.user)
-    data = {"user": w.dana.user.pk, "workspace": w.workspace.pk, "role": "operator"}
+def recorded(w: World) -> list[str]:
+    """The kinds of the workspace's lines since its own set-up."""
+    lines = Evidence.objects.filter(stream=w.workspace.pk).exclude(actor=access.SET_UP.id)
+    return list(lines.order_by("seq").values_list("kind", flat=True))
+
+
+def test_a_role_is_given_changed_and_taken_on_record(w: World, client: Client) -> None:
+    frank = User.objects.create_user("frank@example.org", "a long password")
+    data = {"user": frank.pk, "workspace": w.workspace.pk, "role": "viewer"}
+    assert client.post(address(Membership, "add"), data).status_code == 302
+    member = Membership.objects.get(user=frank)
+    data["role"] = "operator"
     assert client.post(address(Membership, "change", member.pk), data).status_code == 302
     member.refresh_from_db()
     assert member.role == "operator"
     assert client.post(address(Membership, "delete", member.pk), {"post": "yes"}).status_code == 302
     assert not Membership.objects.filter(pk=member.pk).exists()
+    assert recorded(w) == ["member.added", "member.changed", "member.removed"]
+
+
+def test_here_too_a_workspace_keeps_its_last_admin(w: World, client: Client) -> None:
+    member = Membership.objects.get(workspace=w.elsewhere)  # Mallory
+    data = {"user": member.user_id, "workspace": w.elsewhere.pk, "role": "viewer"}
+    for path, form in (("change", data), ("delete", {"post": "yes"})):
+        told = client.post(address(Membership, path, member.pk), form, follow=True).content.decode()
+        assert "Nothing was changed. A workspace keeps at least one admin" in told
+    member.refresh_from_db()
+    assert member.role == "admin"
 
 
 def test_a_workspace_is_renamed_and_its_gate_left_alone(w: World, client: Client) -> None:
@@ -240,7 +259,9 @@ def test_a_token_is_renamed_but_keeps_scopes_and_digest(w: World, client: Client
 
 
 def test_a_token_is_revoked_for_good(w: World, client: Client) -> None:
-    token, text = access.issue_token(workspace=w.workspace, name="t", scopes=["runs:read"], created_by=None)
+    token, text = people.issue_token(
+        actor=access.SET_UP, workspace_id=w.workspace.pk, name="t", scopes=["runs:read"]
+    )
     data = {"action": "revoke", "_selected_action": [token.pk]}
     assert client.post(address(Token, "changelist"), data).status_code == 302
     revoked = Token.objects.get(pk=token.pk).revoked_at
@@ -248,3 +269,4 @@ def test_a_token_is_revoked_for_good(w: World, client: Client) -> None:
     assert access.token_of(text) is None
     client.post(address(Token, "changelist"), data)
     assert Token.objects.get(pk=token.pk).revoked_at == revoked
+    assert recorded(w) == ["token.revoked"]

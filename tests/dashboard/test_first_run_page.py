@@ -1,4 +1,4 @@
-"""The first run and the tokens: what is done, what comes next, and a secret that is shown once."""
+"""The first run: what is done, and what comes next."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from dashboard import reports
 from dashboard.demo import start
 from effects.drain import drain_run
-from runs import access
-from runs.models import Token
-from tests.dashboard.scenes import browser, text_of
+from tests.dashboard.scenes import an_admin, browser, text_of
 from tests.worlds import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,6 +58,12 @@ def test_home_leads_to_the_first_run_until_a_report_was_issued(world: World) -> 
     assert alice.get("/")["Location"] == "/runs/"
 
 
+def test_only_an_admin_is_led_to_making_a_token(world: World) -> None:
+    assert "Create a token" not in first_run(world)
+    assert "An admin of this workspace creates one." in first_run(world)
+    assert "Create a token" in browser(an_admin(world)).get("/first-run").content.decode()
+
+
 class StubWorld:
     """Stands in for the demo's processes; a server starts real ones."""
 
@@ -89,47 +93,7 @@ def test_a_demo_that_does_not_start_is_told_in_a_sentence(
     assert 'class="note"' in html
 
 
-def test_a_token_is_shown_once_and_works(world: World) -> None:
-    alice = browser(world.alice)
-    form = {"name": "nightly", "scopes": ["runs:write", "stop:write"], "days": "30"}
-    answer = alice.post("/tokens", form)
-    assert answer.status_code == 201
-    assert "no-store" in answer["Cache-Control"]
-    text = answer.content.decode().partition('<code id="secret">')[2].partition("</code>")[0]
-    token = access.token_of(text)
-    assert token is not None
-    assert (token.name, token.scopes, token.workspace_id) == (
-        "nightly",
-        ["runs:write", "stop:write"],
-        world.workspace.pk,
-    )
-    again = alice.get("/tokens").content.decode()
-    assert text not in again
-    assert text.split("_")[2] not in again
-    assert "nightly" in again
-
-
-def test_a_form_that_makes_no_token_says_why_and_keeps_what_was_typed(world: World) -> None:
-    before = Token.objects.count()
-    answer = browser(world.alice).post("/tokens", {"name": "<b>x</b>", "scopes": ["approve", "kinds:write"]})
-    assert answer.status_code == 422
-    html = answer.content.decode()
-    assert "Choose at least one thing that the token may do." in html
-    assert 'value="&lt;b&gt;x&lt;/b&gt;"' in html
-    assert (
-        "Give the token a name" in browser(world.alice).post("/tokens", {"name": "\u202e"}).content.decode()
-    )
-    assert Token.objects.count() == before
-
-
-def test_a_reader_sees_the_tokens_and_makes_none(world: World) -> None:
-    before, dana = Token.objects.count(), browser(world.dana)
-    assert "Create the token" not in dana.get("/tokens").content.decode()
-    assert dana.post("/tokens", {"name": "x", "scopes": ["stop:write"]}).status_code == 403
-    assert Token.objects.count() == before
-
-
-@pytest.mark.parametrize("path", ["/first-run", "/tokens"])
+@pytest.mark.parametrize("path", ["/first-run", "/tokens", "/people"])
 def test_these_pages_ask_a_bounded_number_of_times(world: World, path: str) -> None:
     world.run("demo", session="demo")
     alice = browser(world.alice)

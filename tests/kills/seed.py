@@ -14,8 +14,9 @@ def main() -> None:
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.sessions.backends.db import SessionStore
 
-    from runs.access import SCOPE_MAY, issue_token
+    from runs.access import SCOPE_MAY, SET_UP
     from runs.models import Membership, Role, User, Workspace
+    from runs.people import issue_token
 
     team = Workspace.objects.create(name="Finance", slug="finance")
     alice = User.objects.create_user("alice@example.org", "a long password", name="Alice")
@@ -25,7 +26,7 @@ def main() -> None:
     session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     session[HASH_SESSION_KEY] = alice.get_session_auth_hash()
     session.save()
-    token = issue_token(workspace=team, name="agent", scopes=list(SCOPE_MAY), created_by=None)[1]
+    token = issue_token(actor=SET_UP, workspace_id=team.pk, name="agent", scopes=list(SCOPE_MAY))[1]
     print(token, session.session_key)  # noqa: T201
 
 

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from runs import access
-from runs.access import EXECUTOR, SYSTEM, Actor, NotAllowed, NotFound
+from runs import access, people
+from runs.access import EXECUTOR, SET_UP, SYSTEM, Actor, NotAllowed, NotFound
 from runs.models import Membership, Token, User, Workspace
 from tests.worlds import World, a_person, a_run, a_token, a_workspace, in_seconds
 
@@ -156,8 +156,8 @@ def test_a_token_that_was_revoked_or_has_expired_may_nothing_at_once(world: Worl
 
 
 def test_a_token_is_found_by_its_text_which_is_kept_nowhere(world: World) -> None:
-    token, text = access.issue_token(
-        workspace=world.workspace, name="agent", scopes=["runs:read"], created_by=None
+    token, text = people.issue_token(
+        actor=access.SET_UP, workspace_id=world.workspace.pk, name="agent", scopes=["runs:read"]
     )
     assert access.token_of(text) == token
     head, lookup, secret, check = text.split("_")
@@ -176,8 +176,8 @@ def test_a_text_that_is_no_token_is_nobodys(text: str) -> None:
 
 
 def test_a_token_with_a_wrong_secret_and_a_right_checksum_is_nobodys(world: World) -> None:
-    _, text = access.issue_token(
-        workspace=world.workspace, name="agent", scopes=["runs:read"], created_by=None
+    _, text = people.issue_token(
+        actor=access.SET_UP, workspace_id=world.workspace.pk, name="agent", scopes=["runs:read"]
     )
     lookup, secret = text.split("_")[1], "0" * 64
     check = f"{binascii.crc32((lookup + secret).encode()):08x}"
@@ -190,8 +190,8 @@ def test_a_revoked_or_expired_text_opens_nothing(world: World) -> None:
         {"revoked_at": in_seconds(0)},
         {"expires_at": in_seconds(-1), "created_at": in_seconds(-9)},
     ):
-        token, text = access.issue_token(
-            workspace=world.workspace, name="agent", scopes=["runs:read"], created_by=None
+        token, text = people.issue_token(
+            actor=access.SET_UP, workspace_id=world.workspace.pk, name="agent", scopes=["runs:read"]
         )
         assert access.token_of(text) == token
         Token.objects.filter(pk=token.pk).update(**changes)
@@ -199,8 +199,8 @@ def test_a_revoked_or_expired_text_opens_nothing(world: World) -> None:
 
 
 def test_a_token_notes_its_last_use_once_a_minute(world: World) -> None:
-    token, _ = access.issue_token(
-        workspace=world.workspace, name="agent", scopes=["runs:read"], created_by=None
+    token, _ = people.issue_token(
+        actor=access.SET_UP, workspace_id=world.workspace.pk, name="agent", scopes=["runs:read"]
     )
     access.note_use(token)
     first = Token.objects.get(pk=token.pk).last_used_at
@@ -212,10 +212,12 @@ def test_a_token_notes_its_last_use_once_a_minute(world: World) -> None:
 # --- Ourselves --------------------------------------------------------------------------------------------
 
 
-def test_only_our_own_two_actors_are_trusted_without_rows(world: World) -> None:
+def test_only_our_own_three_actors_are_trusted_without_rows(world: World) -> None:
     for actor in (SYSTEM, EXECUTOR):
         assert allowed(actor, world.workspace) == {"read", "write", "stop"}
-    for forged in (Actor("system"), Actor("system:executor", via="system"), Actor(SYSTEM.id, via="system")):
+    assert allowed(SET_UP, world.workspace) == {"admin", "kinds"}
+    for actor in (SYSTEM, EXECUTOR, SET_UP):
+        forged = Actor(actor.id, via="system")
         with pytest.raises(NotFound):
             allowed(forged, world.workspace)
     assert access.rights(world.alice, a_workspace().pk) == frozenset()

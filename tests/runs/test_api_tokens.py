@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from runs import people
+from runs.access import SET_UP
 from runs.models import Membership, Run, Token, User
 from runs.store import database_time
 from runs.tokens import FailedTokens, failed_tokens
@@ -60,7 +62,7 @@ def test_expired_revoked_and_changed_tokens_are_refused_at_once(agent: Wire) -> 
     assert agent.get("/runs").problem == "token-refused"
     Token.objects.filter(pk=token.pk).update(expires_at=None)
     assert agent.get("/runs").status == 200
-    Token.objects.filter(pk=token.pk).update(revoked_at=database_time())
+    people.revoke_token(actor=SET_UP, workspace_id=token.workspace_id, token_id=token.pk)
     assert agent.get("/runs").problem == "token-refused"
 
 

@@ -25,6 +25,7 @@ def not_sealed() -> set[str]:
 
 
 def test_every_stream_is_sealed_and_sealed_again_when_it_goes_on(world: World) -> None:
+    tasks.seal()  # of what made the world
     runs = [world.run(f"run-{n}") for n in range(3)]
     assert len(not_sealed()) == 3
     tasks.seal()
@@ -39,6 +40,7 @@ def test_every_stream_is_sealed_and_sealed_again_when_it_goes_on(world: World) -
 
 
 def test_more_streams_than_one_look_takes_are_all_sealed(world: World) -> None:
+    tasks.seal()  # of what made the world
     for number in range(7):
         world.run(f"run-{number}")
     looks = 0

@@ -77,7 +77,7 @@
     tell(form, "sending");
     for (let tries = 0, answer; ; tries += 1) {
       try { answer = await ask(form); } catch { answer = null; }
-      if (answer && "recorded" in answer) { settle(form, answer); break; }
+      if (typeof answer?.recorded === "boolean") { settle(form, answer); break; }   // null: the server can't say
       tell(form, "unknown");
       await wait(Math.min(5000, 500 * 2 ** tries));
     }
@@ -93,6 +93,7 @@
     said.hidden = false;
     form.closest("[data-stop-box]").querySelector("[data-answer]").replaceChildren();
     dialog.close();
+    history.replaceState(null, "", location.pathname);   // a form that came back in the address is done with
     said.focus();
     for (const el of document.querySelectorAll("[data-topic]")) htmx.trigger(document.body, "live:" + el.dataset.topic);
   };
@@ -132,6 +133,10 @@
       el.textContent = span(Math.max(0, Math.round((Date.now() - skew - Date.parse(el.dataset.ago)) / 1000))) + (el.dataset.suffix ?? "");
     }
   }, 1000);
+
+  // ---- after a sign-in the dialog comes back as it was left
+  const returned = document.querySelector("dialog[data-open]");
+  if (returned) open(returned);
 
   root.classList.add("js");
 })();

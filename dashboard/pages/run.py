@@ -6,15 +6,18 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 
 from dashboard import words
 from dashboard.pages.facts import REFUSALS, Facts
+from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, holds, presses, stages
-from dashboard.pages.stop import StopForm, preview_of
+from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.words import Term
 from effects.models import Effect, Settlement
@@ -69,6 +72,11 @@ class RunPage:
     @property
     def can_start_work(self) -> bool:
         return bool(self.run.status == RunStatus.ACTIVE)
+
+    @property
+    def shows_dialog(self) -> bool:
+        """Whether there is a Stop for this person to open."""
+        return self.may_stop and self.can_start_work
 
     @property
     def title(self) -> str:
@@ -251,18 +259,20 @@ def load(request: HttpRequest, run_id: str) -> tuple[RunPage, Shell]:
 
 @signed_in
 def run_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """GET /runs/<id>/ : the page, or its live region."""
+    """GET /runs/<id>/ : the page, or its live region.
+
+    With the form of a stop in the address (somebody had to sign in) the dialog is open, with that form.
+    """
     page, shell = load(request, run_id)
     told = {"shell": shell, "now": shell.now, "page": page, "late": words.LATE}
     if is_region(request):
         return render(request, "run/_fragment.html", told | {"region": True})
-    dialog = dialog_of(request, page)
-    return render(request, "run/page.html", told | dialog)
-
-
-def dialog_of(request: HttpRequest, page: RunPage) -> dict[str, Any]:
-    """What the Stop dialog needs; nothing where there is none."""
-    if not (page.may_stop and page.can_start_work):
-        return {}
-    origin = request.build_absolute_uri("/").rstrip("/")
-    return {"preview": preview_of(page.facts), "form": StopForm.fresh(), "origin": origin}
+    form = StopForm.returned(request.GET.dict())
+    if form.came_back and page.may_stop and not page.shows_dialog:
+        return redirect(f"{reverse('stop', args=[run_id])}?{urlencode(form.fields)}")
+    if form.was_pressed(page.run, actor_of(request)):
+        return redirect("run", run_id)
+    if page.shows_dialog:
+        origin = request.build_absolute_uri("/").rstrip("/")
+        told |= {"preview": preview_of(page.facts), "form": form, "origin": origin}
+    return render(request, "run/page.html", told)

@@ -1,11 +1,12 @@
-"""Stop: the form (a dialog, or a page of its own), the preview, and the press."""
+"""Stop: the form (a dialog, or a page of its own), and the press."""
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,14 +20,16 @@ from django.views.decorators.http import require_GET
 
 from dashboard import words
 from dashboard.pages.facts import Facts, name_actors
+from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
+from dashboard.pages.stages import clock
 from runs import access, stops
-from runs.models import Permit, PermitState, Run, RunStatus, StepStatus
-from runs.store import database_time
+from runs.models import Press, Run, RunStatus
+from runs.store import alongside, database_time
 
+log = logging.getLogger(__name__)
 DEADLINES = ((60, "60 seconds"), (300, "5 minutes"), (1800, "30 minutes"))
 NOTE_MAX, KEY_MAX = 2000, 200
-SILENT_S = 30
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,16 @@ class StopForm:
         wish = wish_of(sent)
         return cls(wish.key, wish.reason, wish.note, wish.deadline_s, came_back=True)
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What is sent: in a form, or in an address that brings the form back."""
+        return {name: value for name, value in asdict(self).items() if name != "came_back"}
+
+    def was_pressed(self, run: Run, actor: access.Actor) -> bool:
+        """Whether this very form was recorded before: its answer had been lost."""
+        mine = Press.objects.filter(stop__run=run, actor=actor.id, key=self.key)
+        return self.came_back and mine.exists()
+
 
 def wish_of(sent: Mapping[str, str]) -> stops.Wish:
     """A press, made harmless: what can't be read is left out and named, never refused."""
@@ -76,78 +89,13 @@ def wish_of(sent: Mapping[str, str]) -> stops.Wish:
     )
 
 
-@dataclass(frozen=True)
-class Told:
-    """One line of the preview."""
-
-    icon: str
-    text: str
-    bold: bool = False
-    tone: str = ""
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a stop would meet now; things may change before the press."""
-
-    lines: list[Told]
-    queued: int
-    now: datetime
-
-
-def preview_of(facts: Facts) -> Preview:
-    """From rows that were already read."""
-    return Preview(list(_consequences(facts)), facts.queued, facts.now)
-
-
-def _consequences(facts: Facts) -> Iterable[Told]:
-    waiting = [words.count(facts.queued, "queued step")] if facts.queued else []
-    retries = facts.step_counts[StepStatus.RETRY_WAIT]
-    waiting += [words.count(retries, "retry", "retries")] if retries else []
-    yield Told("st-refused", f"{words.listed(waiting) or 'Any new work'} will be refused.")
-    yield _in_flight([permit for permit in facts.permits if permit.state == PermitState.OPEN], facts)
-    happened = facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"]
-    if happened:
-        done, them = words.count(happened, "effect"), "it" if happened == 1 else "them"
-        yield Told("st-confirmed", f"{done} already happened; stopping does not undo {them}.", tone="c-known")
-    if facts.unknown:
-        yield Told("st-unknown", f"{words.count(facts.unknown, 'effect')} still unknown.", tone="c-unknown")
-    for worker in facts.workers:
-        if (facts.now - worker.last_heard_at).total_seconds() > SILENT_S:
-            since = clock(worker.last_heard_at)
-            yield Told("clock", f"{words.clean(worker.name)} not heard since {since}. {words.SILENCE}")
-    if facts.run.ungateable:
-        tools = words.count(len(facts.run.ungateable), "tool runs", "tools run")
-        yield Told("lock", f"{tools} at the provider and cannot be refused by us.")
-
-
-def _in_flight(open_permits: list[Permit], facts: Facts) -> Told:
-    if not open_permits:
-        return Told("st-flight", "Nothing is in flight at this moment.")
-    last = open_permits[-1]
-    titles = {effect.key: effect.title for effect in facts.effects}
-    steps = {step.pk: step.name for step in facts.steps}
-    name = words.clean(titles.get(last.effect_key) or steps.get(last.step_id, ""))
-    many = len(open_permits) > 1
-    acts = words.count(len(open_permits), "action is", "actions are")
-    which = f"the latest: {name}" if many else name
-    end = "They may still complete." if many else "It may still complete."
-    text = f"{acts} in flight, {which}, since {clock(last.opened_at)}. {end}"
-    return Told("st-flight", text, bold=True, tone="c-flight")
-
-
-def clock(moment: datetime) -> str:
-    """15:02:13, UTC."""
-    return moment.astimezone(UTC).strftime("%H:%M:%S")
-
-
 def stop_page(request: HttpRequest, run_id: str) -> HttpResponseBase:
     """/runs/<id>/stop : GET shows the form as a page, POST is the press."""
     try:
         if request.method != "POST":
             return show_form(request, run_id)
         if not request.user.is_authenticated:
-            return sign_in_first(request)
+            return sign_in_first(request, run_id)
         return press(request, run_id)
     except (DatabaseError, InterfaceError):
         return not_recorded(request)
@@ -160,9 +108,11 @@ def show_form(request: HttpRequest, run_id: str) -> HttpResponse:
     run = access.find_run(actor, run_id)
     if not access.may(actor, "stop", run):
         raise PermissionDenied
+    form = StopForm.returned(request.GET.dict())
+    if form.was_pressed(run, actor):
+        return redirect("run", run_id)
     shell = build_shell(request, "runs", run.workspace)
     facts = Facts(run, shell.now)
-    form = StopForm.returned(request.GET.dict())
     told = {"shell": shell, "now": shell.now, "run": run, "preview": preview_of(facts), "form": form}
     told |= {"already": already(run, facts), "origin": request.build_absolute_uri("/").rstrip("/")}
     return render(request, "run/stop.html", told)
@@ -176,27 +126,47 @@ def already(run: Run, facts: Facts) -> str:
     return f"Stop #{facts.stop.number} was recorded {clock(facts.stop.recorded_at)} by {who}."
 
 
-def sign_in_first(request: HttpRequest) -> HttpResponse:
-    """The session ended under the dialog: sign in, and the same form comes back with the same key."""
-    form = asdict(StopForm.returned(request.POST.dict()))
-    form.pop("came_back")
-    url = sign_in_url(f"{request.path}?{urlencode(form)}")
+def sign_in_first(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The session ended under the dialog: sign in, and the same form comes back with the same key.
+
+    A script gets the run with its dialog open, everybody else the form as a page.
+    """
+    query = urlencode(StopForm.returned(request.POST.dict()).fields)
     if wants_json(request):
+        url = sign_in_url(f"{reverse('run', args=[run_id])}?{query}")
         return JsonResponse({"recorded": False, "sign_in": url}, status=401)
-    return redirect(url)
+    return redirect(sign_in_url(f"{request.path}?{query}"))
+
+
+class Said:
+    """The answer in words, read before the commit: once it is there, the commit was at least tried."""
+
+    words: dict[str, Any] | None = None
+    created = False
+
+    def keep(self, answer: Any) -> None:
+        if isinstance(answer, stops.StopAnswer):
+            self.words = tell(answer)
+            self.created = answer.answer == "recorded" and not answer.repeated
 
 
 @checked
 def press(request: HttpRequest, run_id: str) -> HttpResponse:
-    """One verb, and its answer in words."""
-    wish = wish_of(request.POST.dict())
-    answer = stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id)
-    said = tell(answer)
+    """One verb, and its answer in words; nothing is asked of the store after the commit."""
+    wish, said = wish_of(request.POST.dict()), Said()
+    try:
+        with alongside(said.keep):
+            stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id)
+    except (access.NotFound, access.NotAllowed):
+        raise
+    except Exception:
+        log.exception("a stop was not confirmed")
+        return not_recorded(request, perhaps=said.words is not None)
+    assert said.words is not None
     if wants_json(request):
-        created = answer.answer == "recorded" and not answer.repeated
-        return JsonResponse({"recorded": True, **said}, status=201 if created else 200)
-    messages.info(request, said["sentence"])
-    return redirect(said["href"])
+        return JsonResponse({"recorded": True, **said.words}, status=201 if said.created else 200)
+    messages.info(request, said.words["sentence"])
+    return redirect(said.words["href"])
 
 
 def tell(answer: stops.StopAnswer) -> dict[str, Any]:
@@ -218,14 +188,24 @@ def tell(answer: stops.StopAnswer) -> dict[str, Any]:
     return {"sentence": sentence, "href": reverse("run", args=[stop.run_id])}
 
 
-def not_recorded(request: HttpRequest) -> HttpResponse:
-    """The store gave no answer. Said as loudly as a page can."""
-    sentence = f"The store did not answer. {words.MAY_STILL_START} Try again; the same key is used."
+def not_recorded(request: HttpRequest, *, perhaps: bool = False) -> HttpResponse:
+    """Nobody confirms this stop, and it is said as loudly as a page can; `perhaps`: its commit was tried.
+
+    The button sends the same form again, with the same key.
+    """
+    pressed = request.method == "POST"
     if wants_json(request):
-        return JsonResponse({"recorded": False, "sentence": sentence}, status=503)
-    facts = {"head": "The store did not answer", "sentence": "New work fails closed meanwhile."}
-    facts |= {"say": "A stop counts when it is written down.", "href": request.path, "link": "Try again"}
-    return render(request, "error.html", facts | {"not_recorded": request.method == "POST"}, status=503)
+        told = words.PERHAPS_RECORDED if perhaps else f"The store did not answer. {words.MAY_STILL_START}"
+        answer = {"recorded": None if perhaps else False, "sentence": f"{told} {words.SAME_KEY}"}
+        return JsonResponse(answer, status=503)
+    facts: dict[str, Any] = {
+        "head": "The store did not answer",
+        "say": "A stop counts when it is written down.",
+    }
+    facts |= {"sentence": "New work fails closed meanwhile.", "href": request.get_full_path()}
+    facts |= {"link": "Try again", "not_recorded": pressed and not perhaps, "perhaps": pressed and perhaps}
+    facts |= {"again": StopForm.returned(request.POST.dict()).fields if pressed else {}}
+    return render(request, "error.html", facts, status=503)
 
 
 @require_GET

@@ -47,6 +47,8 @@ SAYINGS = {
     "not recorded": words.NOT_RECORDED,
     "not recorded yet": words.NOT_RECORDED_YET,
     "may still start": words.MAY_STILL_START,
+    "perhaps recorded": words.PERHAPS_RECORDED,
+    "same key": words.SAME_KEY,
     "unknown whether": words.UNKNOWN_WHETHER,
     "no preview": words.PREVIEW_UNAVAILABLE,
     "silence": words.SILENCE,

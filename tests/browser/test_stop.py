@@ -28,7 +28,7 @@ def test_alice_presses_stop_and_reads_what_it_came_to(site: Site, visit: Visit) 
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("1 action is in flight")
     expect(dialog).to_contain_text("2 queued steps will be refused.")
-    expect(page.locator("#why")).to_be_focused()  # the first field, never the red button
+    expect(page.locator("#dl")).to_be_focused()  # the first field, never the red button
     page.fill("#note", "wrong prices")
     request_stop(page)
     expect(page.locator("#stop-said")).to_have_text(RECORDED)
@@ -148,7 +148,7 @@ def test_a_stop_that_was_not_recorded_is_an_alert_and_can_be_tried_again(site: S
     expect(page.locator("#stop-said")).to_have_text(RECORDED)
 
 
-def test_a_session_that_ended_under_the_dialog_brings_the_same_form_back(site: Site, visit: Visit) -> None:
+def test_a_session_that_ended_under_the_dialog_brings_the_same_dialog_back(site: Site, visit: Visit) -> None:
     run = site.spare()
     page = visit("alice", f"/runs/{run}/")
     open_dialog(page)
@@ -160,12 +160,16 @@ def test_a_session_that_ended_under_the_dialog_brings_the_same_form_back(site: S
     page.fill("#id_login", site.rows["people"]["alice"])
     page.fill("#id_password", PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("Your stop is NOT recorded yet.")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_contain_text("Your stop is NOT recorded yet.")
+    assert page.url.startswith(f"{site.url}/runs/{run}/?key={key}")
     assert page.locator("input[name=key]").input_value() == key
     expect(page.locator("#note")).to_have_value("wrong prices")
     assert site.stops_of(run) == 0
     request_stop(page)
-    expect(page.locator(".stages")).to_be_visible()
+    expect(page.locator("#stop-said")).to_have_text(RECORDED)
+    expect(dialog).not_to_be_visible()
+    assert page.url == f"{site.url}/runs/{run}/"
     assert (site.stops_of(run), site.presses_of(run)) == (1, 1)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client
 
 from runs import stops
@@ -131,26 +133,142 @@ def test_a_session_that_ended_under_the_dialog_comes_back_with_the_same_key(worl
     assert Press.objects.get().key == "the-key"
 
 
-def test_a_script_whose_session_ended_is_led_to_the_same_sign_in(world: World) -> None:
-    answer = ask(browser(), world.run(), key="the-key")
+def test_a_script_whose_session_ended_comes_back_to_the_run_with_the_dialog_open(world: World) -> None:
+    run, nobody = world.run(), browser()
+    answer = ask(nobody, run, key="the-key", note="wrong prices", deadline_s="300")
     assert answer.status_code == 401
     assert answer.json()["recorded"] is False
-    assert "key%3Dthe-key" in answer.json()["sign_in"]
+    sign_in = answer.json()["sign_in"]
+    assert "Your stop is NOT recorded yet." in nobody.get(sign_in).content.decode()
+    assert world.alice.user is not None
+    who = {"login": world.alice.user.email, "password": "a long password"}
+    html = nobody.post(sign_in, who, follow=True).content.decode()
+    dialog = html.partition("<dialog")[2].partition("</dialog>")[0]
+    assert "data-open" in dialog
+    assert 'role="alert"><b>Your stop is NOT recorded yet.</b>' in dialog
+    assert 'name="key" value="the-key"' in dialog
+    assert "wrong prices</textarea>" in dialog
+    assert '<option value="300" selected>' in dialog
+    assert StopRequest.objects.count() == 0
+    assert "data-open" not in nobody.get(f"/runs/{run.pk}/").content.decode()
 
 
-def test_a_store_that_does_not_answer_is_said_as_loudly_as_a_page_can(
+def test_a_form_that_came_back_to_a_run_that_is_stopping_by_now_is_told_so(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    world.stop(run, by=world.bob)
+    said = text_of(alice.get(f"/runs/{run.pk}/?key=the-key", follow=True).content.decode())
+    assert "Your stop is NOT recorded yet." in said
+    assert "Stop #1 was recorded" in said
+    assert "by Bob. Another press is kept with it." in said
+
+
+@pytest.mark.parametrize("path", ["", "stop"])
+def test_a_form_that_came_back_but_was_recorded_after_all_says_nothing_else(world: World, path: str) -> None:
+    run, alice = world.run(), browser(world.alice)
+    press(alice, run, key="the-key")
+    answer = alice.get(f"/runs/{run.pk}/{path}?key=the-key", follow=True)
+    html = answer.content.decode()
+    assert answer.redirect_chain[-1][0] == f"/runs/{run.pk}/"
+    assert "NOT recorded" not in html
+    assert "Stop #1 recorded by Alice" in html
+
+
+def test_a_sign_in_on_the_way_to_something_else_speaks_of_no_stop(world: World) -> None:
+    for path in ("/stop", "/runs/", f"/runs/{world.run().pk}/stop"):
+        assert "NOT recorded" not in browser().get(path, follow=True).content.decode()
+
+
+def test_signing_in_leaves_no_message_behind(world: World) -> None:
+    assert world.alice.user is not None
+    who = {"login": world.alice.user.email, "password": "a long password"}
+    html = browser().post("/sign-in?next=/runs/", who, follow=True).content.decode()
+    assert "Successfully" not in html
+    assert 'class="note"' not in html
+
+
+def again_in(html: str) -> dict[str, str]:
+    """The form that a page offers to send once more."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="(.*?)">', html))
+
+
+def test_a_store_that_does_not_answer_is_said_as_loudly_as_a_page_can_and_the_same_form_is_offered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(**_: Any) -> None:
         raise OperationalError("the database is gone")
 
     run, alice = world.run(), browser(world.alice)
-    monkeypatch.setattr(stops, "request_stop", fails)
-    page = press(alice, run)
+    with monkeypatch.context() as patch:
+        patch.setattr(stops, "request_stop", fails)
+        page = press(alice, run, note="wrong prices")
+        answer = ask(alice, run)
     assert page.status_code == 503
-    assert 'role="alert"><b>Your stop was NOT recorded.</b>' in page.content.decode()
-    answer = ask(alice, run)
+    html = page.content.decode()
+    assert 'role="alert"><b>Your stop was NOT recorded.</b>' in html
+    assert "Try again: the same key is used, there will be one stop." in html
     assert (answer.status_code, answer.json()["recorded"]) == (503, False)
+    form = again_in(html)
+    assert (form["key"], form["note"], form["deadline_s"]) == ("k-1", "wrong prices", "300")
+    assert alice.post(f"/runs/{run.pk}/stop", form).status_code == 302
+    assert Press.objects.get().key == "k-1"
+
+
+def test_a_commit_whose_answer_was_lost_is_called_unknown_and_the_same_key_finds_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, alice = world.run(), browser(world.alice)
+    commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+
+    def commit_and_lose(self: BaseDatabaseWrapper) -> None:
+        commit(self)
+        raise OperationalError("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BaseDatabaseWrapper, "_commit", commit_and_lose)
+        page = press(alice, run)
+        answer = ask(alice, run)
+    html = page.content.decode()
+    assert page.status_code == 503
+    assert (
+        "<b>We do not know whether your stop was recorded.</b>"
+        " Try again: the same key is used, there will be one stop." in html
+    )
+    assert "NOT recorded" not in html
+    assert (answer.status_code, answer.json()["recorded"]) == (503, None)
+    assert alice.post(f"/runs/{run.pk}/stop", again_in(html)).status_code == 302
+    assert StopRequest.objects.count() == Press.objects.count() == 1
+
+
+@pytest.mark.parametrize("way", [ask, press])
+def test_the_answer_needs_nothing_from_a_store_that_dies_after_the_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: Any
+) -> None:
+    run, alice, real, gone = world.run(), browser(world.alice), stops.request_stop, []
+
+    def then_it_dies(**asked: Any) -> Any:
+        answer = real(**asked)
+        gone.append(True)
+        return answer
+
+    def statement(execute: Any, *rest: Any) -> Any:
+        if gone:
+            raise OperationalError("the database is gone")
+        return execute(*rest)
+
+    monkeypatch.setattr(stops, "request_stop", then_it_dies)
+    with connection.execute_wrapper(statement):
+        answer = way(alice, run)
+    assert answer.status_code == (201 if way is ask else 302)
+
+
+def test_the_form_asks_in_the_order_in_which_one_decides(world: World) -> None:
+    run = world.run()
+    for path in ("", "stop"):
+        html = browser(world.alice).get(f"/runs/{run.pk}/{path}").content.decode()
+        form = text_of(html.partition('id="stop-form"')[2].partition("</form>")[0])
+        heads = ["1 What", "2 How", "3 What this means now", "4 Deadline", "5 Why"]
+        places = [form.index(head) for head in heads]
+        assert places == sorted(places)
 
 
 def test_a_form_from_elsewhere_records_nothing_and_says_so(world: World) -> None:

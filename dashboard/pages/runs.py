@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
@@ -42,7 +42,6 @@ class Filter:
     unknown: bool = False
     before: str = ""
     top: str = ""
-    choose: bool = False
 
     @classmethod
     def read(cls, workspace: Workspace, query: QueryDict) -> Filter:
@@ -55,7 +54,6 @@ class Filter:
             query.get("unknown") == "1",
             query.get("before", "").replace("\0", "")[:40],
             query.get("top", "").replace("\0", "")[:40],
-            query.get("choose") == "1",
         )
 
     @property
@@ -80,7 +78,7 @@ class Filter:
         """The list's address with this filter and these changes."""
         asked = {"workspace": self.workspace.slug, "status": self.status, "q": self.q}
         asked |= {"session": self.session, "unknown": "1" if self.unknown else ""}
-        asked |= {"choose": "1" if self.choose else "", "before": self.before} | changes
+        asked |= {"before": self.before} | changes
         return f"{reverse('runs')}?{urlencode({name: value for name, value in asked.items() if value})}"
 
 
@@ -176,10 +174,3 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return render(request, "runs/_fragment.html", told | {"region": True})
     sessions = Session.objects.filter(workspace=workspace).order_by("-created_at")[:SESSIONS]
     return render(request, "runs/page.html", told | {"sessions": sessions})
-
-
-@require_GET
-@signed_in
-def choose_run(request: HttpRequest) -> HttpResponse:
-    """GET /stop : which of the running runs should stop."""
-    return redirect(Filter(workspace_of(request), status="running", choose=True).address())

@@ -5,7 +5,19 @@ from __future__ import annotations
 from allauth.account.views import LoginView, LogoutView
 from django.urls import URLPattern, path
 
-from dashboard.pages import evidence, first_run, home, password, people, report, run, runs, stop, tokens
+from dashboard.pages import (
+    choose,
+    evidence,
+    first_run,
+    home,
+    password,
+    people,
+    report,
+    run,
+    runs,
+    stop,
+    tokens,
+)
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
@@ -21,7 +33,7 @@ urlpatterns: list[URLPattern] = [
     path("people/<str:user_id>/remove", people.remove_page, name="remove-person"),
     path("tokens", tokens.tokens_page, name="tokens"),
     path("tokens/<str:token_id>/revoke", tokens.revoke_page, name="revoke-token"),
-    path("stop", runs.choose_run, name="choose-run"),
+    path("stop", choose.choose_run, name="choose-run"),
     path("runs/", runs.runs_page, name="runs"),
     path("runs/<str:run_id>/", run.run_page, name="run"),
     path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),

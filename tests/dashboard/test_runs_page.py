@@ -107,11 +107,3 @@ def test_the_list_asks_as_often_for_a_thousand_runs_as_for_ten(world: World) -> 
         counts.append(len(asked))
     assert counts[0] == counts[1]
     assert counts[1] <= 15
-
-
-def test_stop_in_the_header_asks_which_run(world: World) -> None:
-    world.run("a", name="alpha")
-    html = browser(world.alice).get("/stop", follow=True).content.decode()
-    assert "Which run should stop?" in html
-    assert ">alpha</a>" in html
-    assert "Stop…" not in text_of(browser(world.dana).get("/runs/").content.decode())

@@ -37,7 +37,7 @@ KIND = {
     "when_unknown": "It is looked up.",
     "settle_window_s": 1,
     "check_every_s": [1],
-    "check_for_s": 3,
+    "check_for_s": 1,
 }
 _marks = itertools.count(1)
 

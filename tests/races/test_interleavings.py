@@ -216,17 +216,12 @@ Shape = Callable[[Run, Step], int]
 StopShape = Callable[[Run], None]
 
 
-def met_by(script: Callable[..., Met], dispatch: Shape, stop: StopShape | None) -> Met:
-    """The shapes in a script; without a shape of a stop the product's own stop is taken."""
+def met_by(script: Callable[..., Met], dispatch: Shape | None, stop: StopShape | None) -> Met:
+    """Two shapes in a script; None stands for the product's own dispatch, or its own stop."""
     scene = Scene()
+    begun = scene.dispatch if dispatch is None else partial(dispatch, scene.run, scene.step)
     ended = scene.stop if stop is None else partial(stop, scene.run)
-    return script(scene, lambda: dispatch(scene.run, scene.step), ended)
-
-
-def gate_dispatch(run: Run, step: Step) -> int:
-    """The product's own dispatch, against a stop that is not."""
-    world = World(workspace=run.workspace)
-    return int(isinstance(intents.dispatch(world.ask_of(step), intention()), Opened))
+    return script(scene, begun, ended)
 
 
 UNSAFE = [
@@ -238,11 +233,11 @@ UNSAFE = [
     pytest.param(worker_first, unsafe.key_share, unsafe.simple_stop, id="E3-for-key-share"),
     pytest.param(stop_first, unsafe.plain, unsafe.simple_stop, id="E5-plain-exists"),
     pytest.param(stop_first, unsafe.one_statement, unsafe.simple_stop, id="E5-autocommit"),
-    pytest.param(worker_first, gate_dispatch, unsafe.one_statement_stop, id="E7-list-in-the-same-statement"),
+    pytest.param(worker_first, None, unsafe.one_statement_stop, id="E7-list-in-the-same-statement"),
     pytest.param(stop_first, unsafe.step_locked_only, unsafe.simple_stop, id="E8-only-the-step-locked"),
     pytest.param(worker_first, unsafe.serializable, unsafe.simple_stop, id="E10-serializable-on-one-side"),
     pytest.param(worker_first, unsafe.repeatable_read, unsafe.repeatable_read_stop, id="E11-repeatable-read"),
-    pytest.param(worker_first, gate_dispatch, unsafe.repeatable_read_stop, id="E11-stop-on-an-old-snapshot"),
+    pytest.param(worker_first, None, unsafe.repeatable_read_stop, id="E11-stop-on-an-old-snapshot"),
     pytest.param(worker_first, unsafe.inserted, None, id="E13-inserted-as-dispatched"),
     pytest.param(stop_first, unsafe.inserted, None, id="E13-inserted-while-the-stop-commits"),
     pytest.param(stop_first, unsafe.advisory_inside, unsafe.advisory_stop, id="E15-advisory-lock-inside"),
@@ -254,10 +249,10 @@ UNSAFE = [
 @pytest.mark.only("postgresql")
 @pytest.mark.parametrize(("script", "dispatch", "stop"), UNSAFE)
 def test_the_checker_sees_what_an_unsafe_shape_lets_through(
-    script: Callable[..., Met], dispatch: Shape, stop: StopShape | None
+    script: Callable[..., Met], dispatch: Shape | None, stop: StopShape | None
 ) -> None:
     met = met_by(script, dispatch, stop)
-    assert met.worker == 1, "the worker was told that it may send"
+    assert met.worker == 1 or isinstance(met.worker, Opened), "the worker was told that it may send"
     assert (met.verdict.unlisted, met.verdict.listed, met.verdict.stops) == (1, 0, 1)
 
 
@@ -294,7 +289,7 @@ RIGHT = [
 @pytest.mark.only("postgresql")
 @pytest.mark.parametrize(("script", "dispatch", "stop", "listed"), RIGHT)
 def test_the_checker_is_content_with_a_shape_that_is_right(
-    script: Callable[..., Met], dispatch: Shape, stop: StopShape | None, listed: int
+    script: Callable[..., Met], dispatch: Shape | None, stop: StopShape | None, listed: int
 ) -> None:
     met = met_by(script, dispatch, stop)
     assert (met.verdict.unlisted, met.verdict.listed, met.verdict.stops) == (0, listed, 1)

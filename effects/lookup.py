@@ -19,11 +19,12 @@ def check_effect(effect_id: str) -> str | None:
     A look-up that fails for whatever reason is "can't tell": recorded, and the schedule goes on to
     its end.
     """
-    effect = reconcile.take_turn(effect_id)
-    if effect is None:
+    turn = reconcile.take_turn(effect_id)
+    if turn is None:
         return None
+    effect, asked = turn
     close_old_connections()  # a slow provider must not hold one of the pool's few
-    return reconcile.apply_answer(effect_id, _ask(effect))
+    return reconcile.apply_answer(effect_id, _ask(effect), asked=asked)
 
 
 def _ask(effect: Effect) -> Answer:

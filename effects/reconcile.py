@@ -19,7 +19,7 @@ from runs.store import Now, after, database_time, verb
 
 from . import close
 from .models import Effect, Ground, Settlement
-from .settle import happened, line_of, settle_step
+from .settle import OPEN_ONES, contradict, happened, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
 EVERY_S = (2, 5, 15, 60, 300, 900)
@@ -52,37 +52,59 @@ def due(limit: int = 100) -> list[str]:
     return list(rows.order_by("next_check_at").values_list("pk", flat=True)[:limit])
 
 
-def take_turn(effect_id: str) -> Effect | None:
+@dataclass(frozen=True)
+class Asked:
+    """When a look-up was begun, by the database's clock, and about which attempt."""
+
+    at: datetime
+    attempt: int
+
+
+def take_turn(effect_id: str) -> tuple[Effect, Asked] | None:
     """Claim one due check by moving its time on, so that two workers don't ask twice."""
     rows = Effect.objects.filter(pk=effect_id, settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
     if not rows.update(next_check_at=after(30)):
         return None
-    found: Effect | None = Effect.objects.select_related("kind", "run", "permit").filter(pk=effect_id).first()
-    return found
+    effect: Any = (
+        Effect.objects.select_related("kind", "run", "permit").annotate(asked_at=Now()).get(pk=effect_id)
+    )
+    return effect, Asked(effect.asked_at, effect.attempt)
 
 
 @verb
-def apply_answer(effect_id: str, answer: Answer, actor: Actor = SYSTEM, ground: str = "") -> str:
-    """Record a look-up's answer and settle what it settles; returns the settlement afterwards."""
+def apply_answer(
+    effect_id: str, answer: Answer, actor: Actor = SYSTEM, ground: str = "", asked: Asked | None = None
+) -> str:
+    """Record a look-up's answer and settle what it settles; returns the settlement afterwards.
+
+    An answer counts as of the moment when it was asked for (None: just now): what has happened
+    meanwhile it can't have seen.
+    """
     run_id = Effect.objects.values_list("run_id", flat=True).get(pk=effect_id)
     run = lock_run(run_id)
     effect: Effect = Effect.objects.select_related("kind").get(pk=effect_id)
     ground = ground or Ground.LOOKED_UP
-    meaning = meaning_of(effect, answer, database_time())
+    asked = asked or Asked(database_time(), effect.attempt)
+    meaning = meaning_of(effect, answer, asked)
     seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
     lines = [_renamed(seen, "effect.looked_up")]
-    if effect.settlement in (Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN):
+    if effect.settlement in OPEN_ONES:
         lines += _settle(run, effect, answer, meaning, actor, ground)
+    elif _disagrees(effect, meaning, asked, ground):
+        was = effect.settlement
+        contradict(effect, f"it was {was.lower().replace('_', ' ')}; a later answer says: {meaning}")
+        lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
     record(run, *lines)
     close.advance(run, actor.id)
     return str(effect.settlement)
 
 
-def meaning_of(effect: Effect, answer: Answer, now: datetime) -> str:
+def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
     """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`.
 
-    Absence proves nothing inside the settle window, after the provider forgets keys, or while a
-    lost holder might still send and the provider can't fence the key.
+    Absence proves nothing inside the settle window (from the dispatch, and from the end of the last
+    call), after the provider forgets keys, of another attempt than the newest, or while a lost
+    holder might still send and the provider can't fence the key.
     """
     if answer.answer == PRESENT:
         return "happened"
@@ -91,34 +113,62 @@ def meaning_of(effect: Effect, answer: Answer, now: datetime) -> str:
     kind = effect.kind
     if answer.answer != ABSENT or kind is None or effect.dispatched_at is None:
         return "nothing"
-    age = now - effect.dispatched_at
-    if age < timedelta(seconds=kind.settle_window_s) or age > timedelta(seconds=kind.key_retention_s):
-        return "nothing"
-    return "did not happen" if kind.key_fencing or _calls_are_over(effect) else "nothing"
+    over, last = _calls(effect, asked.at)
+    settled = asked.at - max(last, effect.dispatched_at) >= timedelta(seconds=kind.settle_window_s)
+    known = asked.at - effect.dispatched_at <= timedelta(seconds=kind.key_retention_s)
+    proof = settled and known and asked.attempt == effect.attempt
+    return "did not happen" if proof and (kind.key_fencing or over) else "nothing"
 
 
-def _calls_are_over(effect: Effect) -> bool:
-    """Every permit of the effect is REPORTED or NOT_SENT: its holders said that their call is over."""
+def _calls(effect: Effect, at: datetime) -> tuple[bool, datetime]:
+    """Whether each holder had said by then that its call was over, and when the last one did."""
     mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
-    return not mine.filter(state__in=[PermitState.OPEN, PermitState.LOST]).exists()
+    said, last = True, effect.dispatched_at or at
+    for state, ended_at in mine.exclude(state=PermitState.NOT_SENT).values_list("state", "ended_at"):
+        over = state == PermitState.REPORTED and (ended_at is None or ended_at <= at)
+        said = said and over
+        if state == PermitState.REPORTED and ended_at is not None:
+            last = max(last, ended_at)
+    return said, last
+
+
+SAYS = {
+    "happened": Settlement.CONFIRMED,
+    "partly": Settlement.PARTIAL,
+    "did not happen": Settlement.NOT_APPLIED,
+}
+RANK = {ground: place for place, ground in enumerate(("", *Ground.values))}  # weakest first
+
+
+def _disagrees(effect: Effect, meaning: str, asked: Asked, ground: str) -> bool:
+    """Whether an answer of equal or stronger ground speaks against a settlement that came before it."""
+    says = SAYS.get(meaning)
+    if says is None or RANK[ground] < RANK[effect.ground]:
+        return False
+    if effect.settlement in (Settlement.NOT_APPLIED, Settlement.NOT_STARTED):
+        return says != Settlement.NOT_APPLIED  # what was there at any time has happened
+    return says != effect.settlement and (effect.settled_at is None or effect.settled_at < asked.at)
 
 
 def _settle(run: Run, effect: Effect, answer: Answer, meaning: str, actor: Actor, ground: str) -> list[Line]:
     facts = {"items": answer.items, "provider_ref": answer.provider_ref or effect.provider_ref}
     if answer.count is not None and answer.count > 1:
         facts["seen_twice"] = answer.count
-    move = {
-        "happened": Effect.confirm,
-        "partly": Effect.confirm_partly,
-        "did not happen": Effect.deny,
-    }.get(meaning)
-    if move is None:
+    move = MOVES.get(meaning)
+    if move is None or (effect.settlement == Settlement.DISPATCHED and move is Effect.deny):
         return _check_again(effect, actor)
     was = effect.settlement
     move(effect, ground, **facts)
     Effect.objects.filter(pk=effect.pk).update(checks=F("checks") + 1)
     happened(effect)
     return [line_of(effect, actor.id, {"was": was}, ground), *settle_step(run, effect.step, actor.id)]
+
+
+MOVES = {
+    "happened": Effect.confirm,
+    "partly": Effect.confirm_partly,
+    "did not happen": Effect.deny,
+}
 
 
 def _check_again(effect: Effect, actor: Actor) -> list[Line]:

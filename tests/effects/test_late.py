@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from effects import reconcile
 from effects.drain import drain_run
 from effects.models import Effect, Kind
-from effects.reconcile import Answer
+from effects.reconcile import Answer, Asked
 from effects.settle import AlreadyReported, LostClaim, Told, report
 from runs.access import NotAllowed, NotFound
 from runs.guard import Opened
@@ -231,16 +232,124 @@ def test_presence_proves_at_any_time_and_a_failed_look_up_proves_nothing(
     assert (fresh(effect).settlement, fresh(effect.step).status) == (settlement, step)
 
 
+AGREES = {
+    "CONFIRMED": ("present", "can't tell"),
+    "PARTIAL": ("partial", "can't tell"),
+    "NOT_APPLIED": ("absent", "can't tell"),
+    "NOT_STARTED": ("absent", "can't tell"),
+}
+
+
 @pytest.mark.invariant("I11")
 @pytest.mark.parametrize("answer", ["present", "partial", "absent", "can't tell"])
-@pytest.mark.parametrize("settlement", ["CONFIRMED", "PARTIAL", "NOT_APPLIED", "NOT_STARTED"])
-def test_a_look_up_of_a_settled_effect_is_recorded_and_does_not_settle_it_again(
-    world: World, answer: str, settlement: str
+@pytest.mark.parametrize("settlement", AGREES)
+@pytest.mark.parametrize("ground", ["reported", "looked up", "inspected"])
+def test_a_look_up_of_a_settled_effect_settles_it_no_other_way_but_may_contradict_it(
+    world: World, answer: str, settlement: str, ground: str
 ) -> None:
     effect = unknown(world, "REPORTED")
-    Effect.objects.filter(pk=effect.pk).advance({"settlement": settlement, "ground": "reported"})
+    Effect.objects.filter(pk=effect.pk).advance({"settlement": settlement, "ground": ground})
     reconcile.apply_answer(effect.pk, Answer(answer))
-    assert fresh(effect).settlement == settlement
+    kept = answer in AGREES[settlement] or ground == "inspected"
+    assert fresh(effect).settlement == (settlement if kept else "UNKNOWN")
+    assert (fresh(effect).contradicted, fresh(effect).next_check_at is None) == (not kept, kept)
+    assert ("effect.unknown" in kinds_of(effect.run)) is not kept
+
+
+# What happens between the question and its answer: the look-up takes seconds.
+
+
+def asked_before(effect: Effect) -> Asked:
+    """A look-up begun now."""
+    return Asked(database_time(), fresh(effect).attempt)
+
+
+@pytest.mark.invariant("I10")
+def test_an_absence_that_was_seen_inside_the_window_proves_nothing_when_it_is_told_after_it(
+    world: World,
+) -> None:
+    effect = unknown(world, "REPORTED", age_s=61)
+    early = Asked(database_time() - timedelta(seconds=5), effect.attempt)
+    assert reconcile.apply_answer(effect.pk, Answer("absent"), asked=early) == "UNKNOWN"
+    assert reconcile.apply_answer(effect.pk, Answer("absent")) == "NOT_APPLIED"
+
+
+@pytest.mark.invariant("I10")
+def test_a_call_that_ended_while_the_provider_was_asked_may_have_come_after_the_answer(world: World) -> None:
+    effect = unknown(world, "LOST", settle_window_s=0)
+    asked = asked_before(effect)
+    permit = effect.permit
+    assert permit is not None
+    report(actor=world.agent, permit_id=permit.pk, token=permit.token, told=Told("unknown"))
+    assert reconcile.apply_answer(effect.pk, Answer("absent"), asked=asked) == "UNKNOWN"
+    assert reconcile.apply_answer(effect.pk, Answer("absent")) == "NOT_APPLIED"
+
+
+@pytest.mark.invariant("I10")
+def test_the_window_begins_again_with_the_end_of_a_call_that_took_long(world: World) -> None:
+    """Sent at the last moment of a long call, it may show at the provider a window later."""
+    effect = unknown(world, "LOST", age_s=90)
+    permit = effect.permit
+    assert permit is not None
+    report(actor=world.agent, permit_id=permit.pk, token=permit.token, told=Told("unknown"))
+    assert reconcile.apply_answer(effect.pk, Answer("absent")) == "UNKNOWN"
+    Permit.objects.filter(pk=permit.pk).update(ended_at=in_seconds(-61))
+    assert reconcile.apply_answer(effect.pk, Answer("absent")) == "NOT_APPLIED"
+
+
+@pytest.mark.invariant("I10")
+@pytest.mark.parametrize("fencing", [False, True])
+def test_an_absence_that_was_seen_before_another_attempt_says_nothing_of_it(
+    world: World, fencing: bool
+) -> None:
+    a_kind(world.workspace, settle_window_s=0, key_fencing=fencing, lookup={"url": "https://bank.example"})
+    run = world.run()
+    first = world.opened(run)
+    world.report(first, "unknown")
+    asked = asked_before(Effect.objects.get())
+    world.report(first, "not_applied")
+    second = world.opened(run)
+    world.report(second, "unknown")
+    later = replace(asked, at=in_seconds(1))
+    assert reconcile.apply_answer(Effect.objects.get().pk, Answer("absent"), asked=later) == "UNKNOWN"
+
+
+@pytest.mark.invariant("I11")
+@pytest.mark.parametrize(("answer", "settlement"), [("present", "CONFIRMED"), ("partial", "PARTIAL")])
+def test_what_was_found_while_another_attempt_is_in_flight_has_happened(
+    world: World, answer: str, settlement: str
+) -> None:
+    a_kind(world.workspace, lookup={"url": "https://bank.example/{key}"})
+    run = world.run()
+    first = world.opened(run)
+    world.report(first, "not_applied")
+    second = world.opened(run)
+    assert reconcile.apply_answer(Effect.objects.get().pk, Answer("absent")) == "DISPATCHED"
+    assert reconcile.apply_answer(Effect.objects.get().pk, Answer(answer)) == settlement
+    assert fresh(second.step).status == "DISPATCHED"  # its holder is still at work
+    world.report(second, "not_applied")
+    assert Effect.objects.get().settlement == settlement
+    assert fresh(second.step).status == ("SUCCEEDED" if answer == "present" else "PARTIAL")
+
+
+@pytest.mark.invariant("I11")
+def test_what_was_found_contradicts_a_report_that_came_meanwhile(world: World) -> None:
+    """The worker came back while the provider was asked: "not applied", and the provider has it."""
+    effect = unknown(world, "LOST")
+    asked, permit = asked_before(effect), effect.permit
+    assert permit is not None
+    report(actor=world.agent, permit_id=permit.pk, token=permit.token, told=Told("not_applied"))
+    assert reconcile.apply_answer(effect.pk, Answer("present"), asked=asked) == "UNKNOWN"
+    assert fresh(effect).contradicted
+
+
+@pytest.mark.invariant("I11")
+def test_an_absence_that_was_seen_before_the_report_does_not_contradict_it(world: World) -> None:
+    effect = unknown(world, "LOST", key_fencing=True)
+    asked, permit = asked_before(effect), effect.permit
+    assert permit is not None
+    report(actor=world.agent, permit_id=permit.pk, token=permit.token, told=Told("applied"))
+    assert reconcile.apply_answer(effect.pk, Answer("absent"), asked=asked) == "CONFIRMED"
 
 
 def test_an_unregistered_kind_proves_nothing_by_absence(world: World) -> None:

@@ -76,7 +76,9 @@ def lose(effect: Effect) -> None:
 
 
 def aged(effect: Effect, seconds: float) -> None:
+    """As if it had been dispatched, and its call been over, so long ago."""
     Effect.objects.filter(pk=effect.pk).update(dispatched_at=in_seconds(-seconds))
+    Permit.objects.filter(effect_key=effect.key).update(ended_at=in_seconds(-seconds))
 
 
 def check(effect: Effect) -> str:
@@ -307,7 +309,7 @@ def test_two_workers_with_one_check_ask_once(
     assert reconcile.due() == [effect.pk]
     came_to: list[str | None] = []
 
-    def together(effect_id: str) -> Effect | None:
+    def together(effect_id: str) -> tuple[Effect, reconcile.Asked] | None:
         meet.wait(20)
         return real(effect_id)
 
@@ -432,13 +434,13 @@ def test_one_provider_that_is_out_of_order_holds_up_no_other_look_up(
     Effect.objects.update(next_check_at=in_seconds(-1))
     real, at_once, most = reconcile.apply_answer, threading.Semaphore(tasks.AT_ONCE), []
 
-    def breaks(effect_id: str, answer: reconcile.Answer) -> str:
+    def breaks(effect_id: str, answer: reconcile.Answer, **more: Any) -> str:
         assert at_once.acquire(blocking=False), "more at once than was allowed"
         most.append(effect_id)
         try:
             if effect_id == effects[0].pk:
                 raise RuntimeError("out of order")
-            return real(effect_id, answer)
+            return real(effect_id, answer, **more)
         finally:
             at_once.release()
 

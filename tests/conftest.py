@@ -43,8 +43,13 @@ def touches_database(item: pytest.Item) -> bool:
     return bool(names & TOUCHES) or item.get_closest_marker("django_db") is not None
 
 
+def is_asked_for(item: pytest.Item) -> bool:
+    """A long test runs only when the expression of -m names it."""
+    return item.get_closest_marker("long") is None or "long" in item.config.getoption("markexpr", "")
+
+
 def belongs(item: pytest.Item) -> bool:
-    if only(item) not in ("", servers.kind()):
+    if not is_asked_for(item) or only(item) not in ("", servers.kind()):
         return False
     if PASS == "browser" or is_browser(item):
         return is_browser(item) and PASS in ("", "browser")

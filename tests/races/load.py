@@ -20,7 +20,7 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 RUNS = 3
-GIVE_UP_S = 1_800
+GIVE_UP_S = 1_700
 
 
 @dataclass(frozen=True)

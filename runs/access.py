@@ -6,10 +6,12 @@ import binascii
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Subquery
 
 from .models import Membership, Role, Run, Token, User, Workspace
 from .store import Now
@@ -98,12 +100,31 @@ def _of_scopes(scopes: list[str]) -> frozenset[str]:
 
 def may(actor: Actor, action: str, run: Run) -> bool:
     """Whether the actor may do this to this run. Raises NotFound when it may not know of it."""
-    allowed = rights(actor, run.workspace_id)
+    return _may(actor, action, run, rights(actor, run.workspace_id))
+
+
+def _may(actor: Actor, action: str, run: Run, allowed: frozenset[str]) -> bool:
     bound = actor.token.run_id if actor.token else None
     if not allowed or (bound is not None and bound != run.pk):
         raise NotFound("run")
     owns = actor.user is not None and run.owner_id == actor.user.pk
     return action in allowed or (owns and action == "stop")
+
+
+def granted(actor: Actor, workspace_id: str) -> dict[str, Subquery]:
+    """A token's scopes as they are now, to be read in a statement that is made anyway."""
+    if actor.token is None:
+        return {}
+    mine = live_tokens().filter(pk=actor.token.pk, workspace_id=workspace_id)
+    return {"granted": Subquery(mine.values("scopes")[:1])}
+
+
+def demand_granted(actor: Actor, action: str, run: Run, seen: Mapping[str, Any]) -> None:
+    """As `demand`, from what `granted` read; others than tokens are asked for here."""
+    if actor.token is None:
+        demand(actor, action, run)
+    elif not _may(actor, action, run, _of_scopes(seen["granted"] or [])):
+        raise NotAllowed(action)
 
 
 def demand(actor: Actor, action: str, run: Run) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from .access import Actor, NotFound
+from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
 from .models import (
     Boundary,
@@ -173,10 +173,13 @@ def _newest_line(run: Run) -> Subquery:
 
 
 def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None) -> View:
-    """One SELECT after the lock: the step, the scopes above, the newest line, and `extra`."""
+    """One SELECT after the lock: the step, the scopes above, the newest line, `extra`, and whether
+    the asker may still write here: a token revoked since the request came in starts nothing.
+    """
     asked = {
         "scopes_open": scopes_open(run),
         "last_seq": _newest_line(run),
+        **granted(ask.actor, run.workspace_id),
         **(extra or {}),
     }
     if ask.step_id:
@@ -193,6 +196,7 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None) -> View:
             .get()
         )
         step = Step.objects.get(pk=seen["step_pk"]) if seen["step_pk"] else None
+    demand_granted(ask.actor, "write", run, seen)
     return View(step, bool(seen["scopes_open"]), seen["last_seq"] or 0, seen)
 
 

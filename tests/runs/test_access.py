@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import binascii
 import itertools
+from collections.abc import Callable
 
 import pytest
 
-from runs import access, people
+from effects import intents
+from runs import access, gate, people
 from runs.access import EXECUTOR, SET_UP, SYSTEM, Actor, NotAllowed, NotFound
-from runs.models import Membership, Token, User, Workspace
-from tests.worlds import World, a_person, a_run, a_token, a_workspace, in_seconds
+from runs.guard import Ask
+from runs.models import Evidence, Membership, Permit, Step, Token, User, Workspace
+from runs.store import database_time
+from tests.worlds import World, a_person, a_run, a_token, a_workspace, in_seconds, intention
 
 pytestmark = pytest.mark.django_db
 
@@ -207,6 +211,47 @@ def test_a_token_notes_its_last_use_once_a_minute(world: World) -> None:
     access.note_use(token)
     assert first is not None
     assert Token.objects.get(pk=token.pk).last_used_at == first
+
+
+# --- At the gate ------------------------------------------------------------------------------------------
+
+GATES: dict[str, Callable[[Ask], object]] = {
+    "claim": gate.claim,
+    "register": gate.register,
+    "release": gate.release,
+    "dispatch": gate.dispatch,
+    "retry": lambda ask: gate.retry(ask, due_in_s=1),
+    "fall_due": gate.fall_due,
+    "declare": lambda ask: intents.declare(ask, intention()),
+}
+
+
+@pytest.mark.invariant("I29")
+@pytest.mark.parametrize("verb", GATES)
+@pytest.mark.parametrize("named", ["key", "id"])
+def test_the_gate_asks_for_the_right_itself_whatever_was_asked_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, verb: str, named: str
+) -> None:
+    """A token may be revoked, or a worker be paused, between the first look at it and the lock."""
+    run = world.run()
+    step = world.claimed(run, "held")
+    names = {"step_key": "pay"} if named == "key" else {"step_id": step.pk, "claim_token": step.claim_token}
+    monkeypatch.setattr(intents, "find_run", lambda actor, run_id, action: run)
+    reader, bound = a_token(world.workspace, "runs:read"), a_token(world.workspace, run=a_run())
+    before = [list(model.objects.order_by("pk").values()) for model in (Step, Permit, Evidence)]
+    for actor, error in (
+        (reader, NotAllowed),
+        (bound, NotFound),
+        (world.foreign_agent, NotFound),
+        (world.mallory, NotFound),
+        (world.alice, NotAllowed),
+    ):
+        with pytest.raises(error):
+            GATES[verb](world.ask(run, actor=actor, **names))
+    Token.objects.update(revoked_at=database_time())
+    with pytest.raises(NotFound):
+        GATES[verb](world.ask(run, **names))
+    assert [list(model.objects.order_by("pk").values()) for model in (Step, Permit, Evidence)] == before
 
 
 # --- Ourselves --------------------------------------------------------------------------------------------

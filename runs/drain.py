@@ -75,6 +75,8 @@ def _confirm(run: Run, worker: str, seen: int) -> None:
     rows = Worker.objects.filter(run=run, name=worker)
     if not rows.update(last_heard_at=Now()):
         Worker.objects.get_or_create(run=run, name=worker)
+    if seen > run.cancel_version:
+        return  # nobody can hold a version that was not given yet; kept, it would confirm the next stop
     rows.filter(Q(confirmed_version__isnull=True) | Q(confirmed_version__lt=seen)).update(
         confirmed_version=seen, confirmed_at=Now()
     )

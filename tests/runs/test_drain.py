@@ -374,6 +374,17 @@ def test_a_heartbeat_tells_of_the_stop_and_keeps_the_highest_version_confirmed(w
     assert (worker.name, worker.confirmed_version) == ("w-1", 2)
 
 
+@pytest.mark.parametrize("seen", [2, 9_000_000])
+def test_nobody_confirms_a_version_before_it_is_given(world: World, seen: int) -> None:
+    """Kept, it would say of the next stop that this worker knows of it."""
+    run = world.run()
+    world.heartbeat(run, seen=seen)
+    world.stop(run)
+    assert (Worker.objects.get().confirmed_version or 0) < fresh(run).cancel_version
+    world.heartbeat(run, seen=2)
+    assert Worker.objects.get().confirmed_version == 2
+
+
 def test_a_heartbeat_of_somebody_elses_run_is_refused(world: World) -> None:
     run = world.run()
     for actor, error in (

@@ -14,6 +14,7 @@ PERIODIC = {
     "reconcile": {"task": "effects.tasks.reconcile_due", "schedule": 2.0},
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
+    "forget": {"task": "runs.tasks.forget", "schedule": 600.0},
 }
 # These talk to providers, and each may take seconds.
 CALLS = ("effects.tasks.execute", "effects.tasks.check")

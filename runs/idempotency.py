@@ -20,7 +20,7 @@ from .evidence import canonical, digest
 from .guard import Refusal
 from .models import IdempotencyRecord
 from .problems import Problem
-from .store import Now, alongside
+from .store import alongside, database_time
 from .tokens import actor_of
 
 R = TypeVar("R")
@@ -150,6 +150,8 @@ class _Once:
         return send(Reply(found.status, found.body), replayed=True)
 
 
-def forget() -> int:
-    """Delete answers older than KEPT_FOR; returns how many."""
-    return IdempotencyRecord.objects.filter(created_at__lt=Now() - KEPT_FOR).delete()[0]
+def forget(most: int = 1_000) -> int:
+    """Delete the oldest answers that are older than KEPT_FOR, `most` at a time; returns how many."""
+    old = IdempotencyRecord.objects.filter(created_at__lt=database_time() - KEPT_FOR).order_by("created_at")
+    ids = list(old.values_list("pk", flat=True)[:most])
+    return IdempotencyRecord.objects.filter(pk__in=ids).delete()[0] if ids else 0

@@ -15,7 +15,7 @@ from celery import shared_task
 from celery.worker import state
 from django.db import close_old_connections
 
-from . import evidence
+from . import evidence, idempotency
 
 P = ParamSpec("P")
 log = logging.getLogger(__name__)
@@ -74,3 +74,12 @@ def leaving() -> bool:
 def seal() -> None:
     """Chain the evidence lines that are not sealed yet."""
     each(evidence.seal_stream, evidence.streams_to_seal(STREAMS_A_PASS))
+
+
+@shared_task(name="runs.tasks.forget")
+@with_own_connection
+@alone
+def forget() -> None:
+    """Delete kept answers that nobody will ask for again."""
+    while not leaving() and idempotency.forget():
+        pass

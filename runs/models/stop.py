@@ -127,6 +127,7 @@ class IdempotencyRecord(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["owner", "key"], name="idempotency_once"),)
+        indexes = (models.Index(fields=["created_at"], name="idempotency_by_age"),)
 
     def __str__(self) -> str:
         return self.key

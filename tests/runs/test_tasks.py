@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from celery.worker import state
 from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 
+from dashboard.celery import PERIODIC
 from runs import evidence, tasks
-from runs.models import Evidence, Seal
-from tests.worlds import World
+from runs.models import Evidence, IdempotencyRecord, Seal
+from tests.worlds import World, in_seconds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -117,3 +119,31 @@ def test_a_worker_that_was_told_to_stop_is_leaving(
     assert not tasks.leaving()
     monkeypatch.setattr(state, how, told)
     assert tasks.leaving()
+
+
+# --- Forgetting -------------------------------------------------------------------------------------------
+
+
+def test_answers_that_are_too_old_to_be_asked_for_are_deleted_by_an_index(world: World) -> None:
+    """Each call that creates something leaves one: without this, the table grows for ever."""
+    IdempotencyRecord.objects.bulk_create(
+        IdempotencyRecord(owner="o", key=f"k-{n}", request_digest="", created_at=in_seconds(-n * 86_400))
+        for n in range(2_200)
+    )
+    with CaptureQueriesContext(connection) as seen:
+        tasks.forget()
+    assert IdempotencyRecord.objects.count() == 7  # of today and of six days before
+    statements = [one["sql"] for one in seen.captured_queries if "runs_idempotencyrecord" in one["sql"]]
+    oldest = next(sql for sql in statements if sql.startswith("SELECT"))
+    with connection.cursor() as cursor:
+        explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+        if connection.vendor == "postgresql":
+            cursor.execute("SET enable_seqscan = off")  # a table this small is read as a whole
+        cursor.execute(f"{explain} {oldest}")
+        assert "idempotency_by_age" in str(cursor.fetchall())
+        if connection.vendor == "postgresql":
+            cursor.execute("RESET enable_seqscan")
+
+
+def test_forgetting_is_on_the_schedule() -> None:
+    assert PERIODIC["forget"]["task"] == tasks.forget.name

@@ -155,3 +155,29 @@ def streams_to_seal(limit: int = 500) -> list[str]:
         .filter(top__gt=F("sealed"))
     )
     return list(open_ones.order_by("stream").values_list("stream", flat=True)[:limit])
+
+
+class Round:
+    """Goes through all streams, a slice at a time, and begins again.
+
+    It finds what the look at new lines missed: streams that could not be sealed within a minute, were
+    too many for one pass when the process ended, or have lines from before the clock was set back.
+    """
+
+    SLICE = 500
+
+    def __init__(self) -> None:
+        self.after = ""
+
+    def next(self) -> list[str]:
+        """Of the next slice of streams, those with lines newer than their last seal."""
+        rows = [*self._rows(Run), *self._rows(Workspace)][: self.SLICE]
+        self.after = rows[-1][0] if len(rows) == self.SLICE else ""
+        return [stream for stream, top, sealed in rows if (top or 0) > (sealed or 0)]
+
+    def _rows(self, model: type[Run] | type[Workspace]) -> Iterable[tuple[str, int | None, int | None]]:
+        lines = Evidence.objects.filter(stream=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+        seals = Seal.objects.filter(stream=OuterRef("pk")).order_by("-upto_seq").values("upto_seq")[:1]
+        holders: Any = model.objects.filter(pk__gt=self.after).order_by("pk")
+        rows = holders.annotate(top=Subquery(lines), sealed=Subquery(seals))
+        return list(rows.values_list("pk", "top", "sealed")[: self.SLICE])

@@ -21,6 +21,7 @@ P = ParamSpec("P")
 log = logging.getLogger(__name__)
 
 STREAMS_A_PASS = 5_000
+_round = evidence.Round()
 
 
 def each(work: Callable[[str], object], ids: Iterable[str]) -> None:
@@ -72,8 +73,9 @@ def leaving() -> bool:
 @with_own_connection
 @alone
 def seal() -> None:
-    """Chain the evidence lines that are not sealed yet."""
+    """Chain the evidence lines that are not sealed yet: new ones, and those found on the round."""
     each(evidence.seal_stream, evidence.streams_to_seal(STREAMS_A_PASS))
+    each(evidence.seal_stream, _round.next())
 
 
 @shared_task(name="runs.tasks.forget")

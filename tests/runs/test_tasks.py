@@ -54,6 +54,29 @@ def test_more_streams_than_one_look_takes_are_all_sealed(world: World) -> None:
     assert (looks, not_sealed()) == (4, set())
 
 
+def test_a_stream_that_was_missed_is_found_on_the_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lines are older than what a pass looks back to, because others were sealed meanwhile."""
+    monkeypatch.setattr(evidence, "streams_to_seal", lambda limit: [])
+    monkeypatch.setattr(evidence.Round, "SLICE", 3)
+    monkeypatch.setattr(tasks, "_round", evidence.Round())
+    for number in range(7):
+        world.run(f"run-{number}")
+    missed = not_sealed()
+    assert len(missed) >= 7
+    passes = 0
+    while not_sealed():
+        tasks.seal()
+        passes += 1
+        assert passes < 10
+    late = world.run("late")
+    while late.pk in not_sealed():  # the round begins again
+        tasks.seal()
+        passes += 1
+        assert passes < 20
+
+
 def test_a_stream_that_can_not_be_sealed_holds_up_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

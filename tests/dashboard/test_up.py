@@ -96,6 +96,18 @@ def test_a_port_that_is_taken_is_named_with_another_to_choose(processes: Process
 
 @pytest.mark.kill
 @pytest.mark.only("sqlite")
+def test_a_second_demo_on_one_data_folder_is_refused_with_the_way_out(bare: Processes) -> None:
+    first = bare.web(demo=True)
+    second = bare.start("up", [sys.executable, "manage.py", "up", "--port", "0"])
+    assert second.popen.wait(60) == 1
+    assert "already. Stop that one" in second.said()
+    assert "--data DIR" in second.said()
+    first.kill()
+    assert get(bare.web(demo=True).url).status < 500  # a killed one holds nothing
+
+
+@pytest.mark.kill
+@pytest.mark.only("sqlite")
 def test_a_database_that_can_not_be_reached_is_named_without_its_password(bare: Processes) -> None:
     port = free_port()
     said = failed(bare, "--port", "0", DATABASE_URL=f"postgres://someone:hush@127.0.0.1:{port}/allstop")

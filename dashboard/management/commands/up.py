@@ -40,7 +40,8 @@ class Command(BaseCommand):
             reach_database()
             prepare_database()
             url = open_at(host, port)
-            self.serve(host, port, url, options)
+            with contextlib.nullcontext() if options["no_demo"] else one_demo():
+                self.serve(host, port, url, options)
         except KeyboardInterrupt:
             raise SystemExit(130) from None
 
@@ -97,6 +98,20 @@ class Greeting:
     def close(self) -> None:
         if self.demo is not None:
             self.demo.stop()
+
+
+@contextlib.contextmanager
+def one_demo() -> Iterator[None]:
+    """One demo a data folder: a second one would send the first one's look-ups to its own bank."""
+    with Path(settings.ALLSTOP_DATA, "demo.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(
+                f"Allstop serves its demo from {settings.ALLSTOP_DATA} already. Stop that one, or start "
+                "another beside it: python3 manage.py up --data DIR"
+            ) from None
+        yield
 
 
 def start_demo(url: str, password_file: Path | None) -> Any:

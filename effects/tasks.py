@@ -37,7 +37,7 @@ def sweep() -> None:
     each(queue.fall_due, queue.retries_due())
     for effect_id in queue.waiting():
         wake.run_soon("effects.tasks.execute", effect_id)
-    stops.end_waiting()
+    each(stops.end_waiting, stops.waiting_over())
 
 
 @shared_task(name="effects.tasks.reconcile_due")

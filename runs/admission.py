@@ -77,9 +77,10 @@ def _admit(
     session = _lock_session(workspace, new.session)
     if workspace.gate != Gate.OPEN or (session is not None and session.gate != Gate.OPEN):
         return _refuse_admission(actor, workspace, new, worker)
-    run = _insert(workspace, session, new, owner)
-    lines = [_admitted(run, actor, worker)]
     waiting = stops.waiting_for(workspace, new.key).first()
+    born = stops.BORN[waiting.mode] if waiting else RunStatus.ACTIVE  # never ACTIVE when a stop waits for it
+    run = _insert(workspace, session, new, owner, born)
+    lines = [_admitted(run, actor, worker)]
     if waiting is not None:
         lines.append(stops.bind(waiting, run))
     record(run, *lines, last_seq=0)
@@ -100,7 +101,7 @@ def _lock_session(workspace: Workspace, key: str) -> Session | None:
     return Session.objects.select_for_update(no_key=True).get(workspace=workspace, key=key)
 
 
-def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: User | None) -> Run:
+def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: User | None, born: str) -> Run:
     return Run.objects.create(
         workspace=workspace,
         session=session,
@@ -114,17 +115,11 @@ def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: U
         parameters_digest=new.digest,
         drill=new.drill,
         silent_after_s=new.silent_after_s,
-        status=_born(workspace, new.key),
+        status=born,
         admitted_epoch=workspace.epoch,
         session_epoch=session.epoch if session else None,
         last_heard_at=Now(),
     )
-
-
-def _born(workspace: Workspace, key: str) -> str:
-    """A run whose key has a waiting stop is never ACTIVE."""
-    mode = stops.waiting_for(workspace, key).values_list("mode", flat=True).first()
-    return stops.BORN[mode] if mode else RunStatus.ACTIVE
 
 
 def _admitted(run: Run, actor: Actor, worker: str) -> Line:

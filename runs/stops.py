@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from .access import Actor, NotFound, demand, demand_workspace
+from .access import SYSTEM, Actor, NotFound, demand, demand_workspace
 from .evidence import AT_ONCE, Line, record
 from .models import (
     FINAL,
@@ -27,7 +27,7 @@ from .models import (
     StopRequest,
     Workspace,
 )
-from .store import database_time, stop_verb
+from .store import database_time, stop_verb, verb
 
 TOLD_OF_STEP = ("run_id", "status", "key", "name", "happened", "claim_version", "worker")
 WAITS = timedelta(days=7)
@@ -291,7 +291,7 @@ def _wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key
     again = _pressed_before(actor, key, unbound)
     if again is not None:
         return again
-    end_waiting(workspace=workspace, run_key=run_key)
+    _end_waiting(workspace, run_key=run_key)
     stop = waiting_for(workspace, run_key).first()
     kind = "stop.joined" if stop else "stop.waiting"
     stop = stop or _record_waiting(workspace, actor, wish, run_key)
@@ -358,10 +358,28 @@ def open_stop(run: Run) -> StopRequest | None:
     )
 
 
-def end_waiting(**those: Any) -> int:
-    """Close waiting stops (`those`, or all) whose own end date has passed; returns how many."""
-    now = database_time()
+def waiting_over(limit: int = 200) -> list[str]:
+    """Ids of waiting stops whose own end date has passed."""
+    ids = _over().order_by("ends_at").values_list("pk", flat=True)
+    return list(ids[:limit])
+
+
+def _over() -> QuerySet[StopRequest]:
     waiting = StopRequest.objects.filter(run__isnull=True, scope="run", closed_at__isnull=True)
-    return waiting.filter(ends_at__lte=now, **those).update(
-        closed_at=now, closed_because="its run never came"
-    )
+    return waiting.filter(ends_at__lte=database_time())
+
+
+@verb
+def end_waiting(stop_id: str) -> None:
+    """Close a waiting stop whose own end date has passed; again changes nothing."""
+    workspace_id = StopRequest.objects.values_list("workspace_id", flat=True).get(pk=stop_id)
+    workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
+    _end_waiting(workspace, pk=stop_id)
+
+
+def _end_waiting(workspace: Workspace, **those: Any) -> None:
+    """Under the workspace's lock, which an admission takes too."""
+    for stop in _over().filter(workspace=workspace, **those):
+        close(stop, "its run never came")
+        told = {"because": "its run never came", "run_key": stop.run_key}
+        record(workspace, Line("stop.closed", SYSTEM.id, told, stop_id=stop.pk))

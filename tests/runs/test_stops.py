@@ -411,8 +411,13 @@ def test_a_press_after_that_date_is_a_new_waiting_stop(world: World) -> None:
 def test_the_sweeper_closes_waiting_stops_past_their_date_and_no_other(world: World) -> None:
     old, young = world.stop_key("a").stop, world.stop_key("b").stop
     past_its_end(old)
-    assert stops.end_waiting() == 1
+    assert stops.waiting_over() == [old.pk]
+    for _ in range(2):
+        stops.end_waiting(old.pk)
+        stops.end_waiting(young.pk)
     assert (fresh(old).closed_at is not None, fresh(young).closed_at) == (True, None)
+    closed = Evidence.objects.get(stream=world.workspace.pk, kind="stop.closed")
+    assert (closed.stop_id, closed.actor) == (old.pk, "system")
 
 
 # --- Who may ----------------------------------------------------------------------------------------------

@@ -229,7 +229,9 @@ def finish_step(request: HttpRequest, step_id: str, body: FinishIn) -> HttpRespo
 
 @router.put("/kinds/{name}", response={200: KindOut, 201: KindOut, WRITE: ProblemOut})
 def put_kind(request: HttpRequest, name: ShortKey, body: KindIn) -> HttpResponse:
-    """Register a kind with its six answers, or change it for effects declared from now on."""
+    """Register a kind with its six answers, or change it: for open effects too, except that "not found"
+    proves nothing of those that were dispatched before the change.
+    """
     actor = actor_of(request)
     if actor.token is None or actor.token.run_id is not None:
         raise not_allowed()

@@ -60,7 +60,8 @@ class Registered:
 
 @verb
 def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -> Registered:
-    """Register a kind, or change the one with this name for effects that are declared from now on.
+    """Register a kind, or change the one with this name. Open effects are sent and looked up by the
+    change at once; what is not found then proves nothing of those dispatched before it.
 
     The same again changes nothing and leaves no line. Raises NotFound, NotAllowed, BadKind.
     """

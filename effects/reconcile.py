@@ -103,8 +103,9 @@ def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
     """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`.
 
     Absence proves nothing inside the settle window (from the dispatch, and from the end of the last
-    call), after the provider forgets keys, of another attempt than the newest, or while a lost
-    holder might still send and the provider can't fence the key.
+    call), after the provider forgets keys, of another attempt than the newest, by rules that the kind
+    did not have at the dispatch, or while a lost holder might still send and the provider can't fence
+    the key.
     """
     if answer.answer == PRESENT:
         return "happened"
@@ -112,6 +113,8 @@ def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
         return "partly"
     kind = effect.kind
     if answer.answer != ABSENT or kind is None or effect.dispatched_at is None:
+        return "nothing"
+    if kind.updated_at > effect.dispatched_at:
         return "nothing"
     over, last = _calls(effect, asked.at)
     settled = asked.at - max(last, effect.dispatched_at) >= timedelta(seconds=kind.settle_window_s)

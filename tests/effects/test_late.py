@@ -171,6 +171,7 @@ def unknown(world: World, state: str, *, age_s: float = 600, **kind: Any) -> Eff
         "settle_window_s": 60,
         "key_retention_s": 3600,
         "lookup": {"url": "https://bank.example/{key}"},
+        "updated_at": in_seconds(-10_000),
     }
     made: Kind = a_kind(world.workspace, **{**given, **kind})
     step = a_step(a_run("UNKNOWN", workspace=world.workspace), "UNKNOWN", ends_with_effect=True)
@@ -205,6 +206,14 @@ def test_absence_proves_something_only_when_nobody_can_still_send(
     assert fresh(effect).settlement == settlement
     assert fresh(effect.run).status == ("CANCELLED" if settlement == "NOT_APPLIED" else "UNKNOWN")
     assert "effect.looked_up" in kinds_of(effect.run)
+
+
+@pytest.mark.invariant("I10")
+def test_absence_proves_nothing_by_rules_that_came_after_the_dispatch(world: World) -> None:
+    """A kind that is changed to fence keys, or to settle at once, says nothing of what was sent before."""
+    effect = unknown(world, "LOST", key_fencing=True, updated_at=in_seconds(-599))
+    assert reconcile.apply_answer(effect.pk, Answer("absent")) == "UNKNOWN"
+    assert reconcile.apply_answer(effect.pk, Answer("present")) == "CONFIRMED"
 
 
 def test_absence_under_one_lost_permit_of_several_proves_nothing(world: World) -> None:

@@ -40,6 +40,7 @@ def kind(bank: Provider, world: World) -> Kind:
         lookup={"url": f"{bank.url}/charges?key={{key}}", "key_path": "key"},
         settle_window_s=WINDOW_S,
         key_retention_s=RETENTION_S,
+        updated_at=in_seconds(-10 * RETENTION_S),
     )
 
 

@@ -19,14 +19,7 @@ from functools import partial
 
 from django.conf import settings
 from django.db import Error as DatabaseFailure
-from django.db import (
-    InterfaceError,
-    OperationalError,
-    close_old_connections,
-    connection,
-    connections,
-    transaction,
-)
+from django.db import close_old_connections, connection, connections, transaction
 from django.db.models import Q
 
 from runs import drain, gate
@@ -79,6 +72,12 @@ def execute(effect_id: str) -> str:
     return _carry_out(replace(ask, claim_token=step.claim_token), effect)
 
 
+def now() -> float:
+    """Seconds of a clock that never goes back and, where there is one, runs on while the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
 def worker_name() -> str:
     """host:pid, as receipts and evidence name this process."""
     return f"{socket.gethostname()}:{os.getpid()}"[:120]
@@ -96,7 +95,7 @@ def _queued(effect_id: str) -> Effect | None:
 
 
 def _carry_out(ask: Ask, effect: Effect) -> str:
-    began = time.monotonic()  # before the gate is asked: our own count ends before the database's
+    began = now()  # before the gate is asked: our own count ends before the database's
     permit = _permit(ask, effect)
     if permit is None:
         if _still_ours(ask, StepStatus.CLAIMED):
@@ -128,7 +127,7 @@ def _permit(ask: Ask, effect: Effect) -> Permit | None:
     """The gate's permit, or None. Only a permit that is known to be committed is one."""
     try:
         answer = intents.dispatch_again(ask, effect.pk)
-    except (OperationalError, InterfaceError):
+    except DatabaseFailure:
         return _committed(ask)
     return answer.permit if isinstance(answer, Opened) else None
 
@@ -158,7 +157,7 @@ def _look_again(permit: Permit, began: float) -> None:
     No answer is not "open". A process that was frozen after the answer is told by its own clock.
     """
     end = began + settings.ALLSTOP_PERMIT_S
-    if time.monotonic() >= end:
+    if now() >= end:
         raise NotOpen("expired")
     try:
         look = gate.look(permit.pk, permit.token)
@@ -168,7 +167,7 @@ def _look_again(permit: Permit, began: float) -> None:
         raise NotOpen(look.answer)
     if connection.vendor == "postgresql":  # a slow provider must not hold one of the pool's few
         close_old_connections()
-    if time.monotonic() >= end:
+    if now() >= end:
         raise outbound.Refused("the permit's time to begin ended before the first byte")
 
 
@@ -178,7 +177,7 @@ def _report(permit: Permit, told: settle.Told) -> None:
         try:
             settle.report(actor=EXECUTOR, permit_id=permit.pk, token=permit.token, told=told)
             return
-        except (OperationalError, InterfaceError):
+        except DatabaseFailure:  # of any kind: PostgreSQL calls it internal when it ends a silent transaction
             connection.close()
             if attempt + 1 == REPORT_TRIES:
                 raise

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import InternalError, OperationalError, connections
 
 from effects import intents
 from effects.models import Effect
@@ -82,8 +82,18 @@ def before(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, work: Callab
     monkeypatch.setattr(module, name, call)
 
 
+AWAY = OperationalError("server closed the connection unexpectedly")
+SILENT = InternalError("terminating connection due to idle-in-transaction timeout")
+
+
 def fails(
-    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, times: int, *, after: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    times: int,
+    *,
+    after: bool = False,
+    error: Exception = AWAY,
 ) -> None:
     """Let the database be away for the first calls of a function; `after`: its work was done by then."""
     real, left = getattr(module, name), [None] * times
@@ -94,6 +104,6 @@ def fails(
         left.pop()
         if after:
             real(*args, **kwargs)
-        raise OperationalError("server closed the connection unexpectedly")
+        raise error
 
     monkeypatch.setattr(module, name, call)

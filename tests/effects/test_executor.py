@@ -298,26 +298,32 @@ def test_a_permit_whose_time_is_over_is_given_back_and_queued_again(
 
 
 @pytest.mark.invariant("I7")
+def test_a_machine_that_slept_between_permit_and_send_is_told_so_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """time.monotonic() stands still while a Linux machine is suspended: a permit would outlive its end."""
+    slept = {getattr(time, "CLOCK_BOOTTIME", -1): 3_600.0}
+    real = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + slept.get(clock, 0.0))
+    before = time.monotonic()
+    assert (executor.now() - before > 3_000) is hasattr(time, "CLOCK_BOOTTIME")
+
+
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize("frozen_s", [0.0, 11.0])
 def test_a_process_that_was_frozen_after_the_look_sends_nothing(
     bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch, frozen_s: float
 ) -> None:
-    class Clock:
-        ahead = 0.0
-        sleep = staticmethod(time.sleep)
-
-        @classmethod
-        def monotonic(cls) -> float:
-            return time.monotonic() + cls.ahead
+    ahead = [0.0]
 
     def frozen(permit_id: str, token: str) -> gate.Look:
         seen = look(permit_id, token)
         assert seen.answer == "open"
-        Clock.ahead = frozen_s
+        ahead[0] = frozen_s
         return seen
 
-    effect, look = queued(world, run), gate.look
-    monkeypatch.setattr(executor, "time", Clock)
+    effect, look, now = queued(world, run), gate.look, executor.now
+    monkeypatch.setattr(executor, "now", lambda: now() + ahead[0])
     monkeypatch.setattr(gate, "look", frozen)
     came_to = executor.execute(effect.pk)
     if frozen_s:

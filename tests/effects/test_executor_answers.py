@@ -16,7 +16,7 @@ from effects.providers import http
 from runs import drain as leases
 from runs import gate
 from runs.models import Permit, PermitState, Run, Step, StepStatus
-from tests.effects.sending import at_the_bank, at_work, before, fails, permit_of, queued, stands
+from tests.effects.sending import AWAY, SILENT, at_the_bank, at_work, before, fails, permit_of, queued, stands
 from tests.effects.test_answers import HOSTILE
 from tests.provider import Provider, refused_address
 from tests.worlds import World, a_kind, fresh, in_seconds, kinds_of, lapse
@@ -66,22 +66,24 @@ def test_a_commit_whose_answer_was_lost_is_found_by_its_token(
 
 
 @pytest.mark.invariant("I8")
+@pytest.mark.parametrize("error", [AWAY, SILENT])
 def test_a_dispatch_that_did_not_commit_sends_nothing_and_gives_the_step_back(
-    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     effect = queued(world, run)
-    fails(monkeypatch, intents, "dispatch_again", 1)
+    fails(monkeypatch, intents, "dispatch_again", 1, error=error)
     assert (executor.execute(effect.pk), bank.ledger.lines()) == ("not dispatched", [])
     assert stands(effect) == (Settlement.DECLARED, StepStatus.PENDING)
     assert executor.execute(effect.pk) == "applied"
 
 
+@pytest.mark.parametrize("error", [AWAY, SILENT])
 def test_a_report_is_tried_again_while_the_database_is_away(
-    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(executor, "REPORT_PAUSE_S", 0.01)
     effect = queued(world, run)
-    fails(monkeypatch, settle, "report", executor.REPORT_TRIES - 1)
+    fails(monkeypatch, settle, "report", executor.REPORT_TRIES - 1, error=error)
     assert executor.execute(effect.pk) == "applied"
     assert (stands(effect)[0], bank.ledger.sends()) == (Settlement.CONFIRMED, 1)
 

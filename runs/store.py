@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import uuid_utils
-from django.db import InterfaceError, OperationalError, connection, models, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, models, transaction
 from django.db.models import Func
 from django.db.models.expressions import Combinable
 
@@ -24,7 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRYABLE = {"40P01", "40001", "55P03"}  # deadlock, serialization, lock timeout
-LOST = {"57P01", "57P02", "57P03", "08003", "08006", "08001", None}
+# The wire, or the session at its other end, is gone. 25P03: we were silent too long in a transaction.
+LOST = {"57P01", "57P02", "57P03", "08003", "08006", "08001", "25P03", None}
 STOP_DEADLINE_S = 20.0
 
 # What a caller wants done with a verb's result in the verb's own transaction, last before its commit.
@@ -141,7 +142,7 @@ def stop_verb(function: Callable[P, R]) -> Callable[P, R]:
                 return _keep_trying(function, *args, **kwargs)
         try:
             return plain(*args, **kwargs)
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, InternalError) as error:
             if _sqlstate(error) not in LOST:
                 raise
             connection.close()

@@ -210,6 +210,7 @@ SAME_KEY = "Try again: the same key is used, there will be one stop."
 UNKNOWN_WHETHER = "We do not know whether it was recorded. Checking with the same key…"
 PREVIEW_UNAVAILABLE = "Preview unavailable. You can still request the stop."
 SILENCE = "Silence is not proof that it stopped; it will be refused if it returns."
+SILENCE_OF_MANY = "Silence is not proof that they stopped; whoever returns will be refused."
 
 
 def run_chip(status: str, outcome: str, *, quiet: bool = False) -> Term:
@@ -263,6 +264,12 @@ def clean_end(text: object) -> str:
     """As `clean`, keeping the space in front: for the lines of indented text."""
     plain = str(text).translate(HIDDEN)
     return "".join(SPACES.get(unicodedata.category(sign), sign) for sign in plain).rstrip()
+
+
+def brief(text: object, signs: int = 60) -> str:
+    """A stranger's text for a place that has little room; the whole of it stands somewhere else."""
+    plain = clean(text)
+    return plain if len(plain) <= signs else f"{plain[: signs - 1].rstrip()}…"
 
 
 EVENT = {

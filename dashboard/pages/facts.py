@@ -15,6 +15,7 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    F,
     IntegerField,
     OuterRef,
     Q,
@@ -43,7 +44,8 @@ from runs.models import (
     Worker,
 )
 
-STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 200, 100, 200, 300, 50
+STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 60, 40, 200, 300, 20
+PERMITS = STEPS * 5
 LOOKED_UP = "effect.looked_up"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
 DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
@@ -87,6 +89,7 @@ class Facts:
         """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
         told |= {"leak": Counter(), "sent": Counter(), "refused": Counter()}
+        told |= {"permit": Counter(), "worker": Counter()}
         mine = {"run": self.run}
         steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
         effects = _rows("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
@@ -95,9 +98,19 @@ class Facts:
         leaks = _rows("leak", self._opened_after_stop(), "permit_id", Count("seq"))
         consequential = Permit.objects.filter(**mine).exclude(op_class__in=INCONSEQUENTIAL)
         sent = _rows("sent", consequential, "guard", Count("pk"))
-        for what, state, number in steps.union(effects, refusals, refused, leaks, sent, all=True):
+        permits = _rows("permit", Permit.objects.filter(**mine), "state", Count("pk"))
+        workers = _rows("worker", self._workers(), "holds", Count("pk"))
+        more = (effects, refusals, refused, leaks, sent, permits, workers)
+        for what, state, number in steps.union(*more, all=True):
             told[what][state] += number
         return told
+
+    def _workers(self) -> QuerySet[Any]:
+        """Each worker `holds` the version of the stop, or does `not`."""
+        version = self.stop.version_after if self.stop else None
+        holding = When(confirmed_version__gte=version or 0, then=Value("holds"))
+        told = Case(holding, default=Value("not"), output_field=CharField())
+        return Worker.objects.filter(run=self.run).annotate(holds=told)
 
     def _opened_after_stop(self) -> QuerySet[Evidence]:
         """Lines are numbered under the run's lock: a later number is a later moment, for certain."""
@@ -128,6 +141,20 @@ class Facts:
     @property
     def refusals_left_out(self) -> int:
         return self.refusals_total - len(self.refusals)
+
+    @property
+    def open_permits(self) -> int:
+        """How many actions are in flight."""
+        return self._counts["permit"][PermitState.OPEN]
+
+    @property
+    def workers_total(self) -> int:
+        return self._counts["worker"].total()
+
+    @property
+    def workers_holding(self) -> int:
+        """How many workers said that they hold the version of the stop."""
+        return self._counts["worker"]["holds"]
 
     @property
     def outcome(self) -> str:
@@ -163,9 +190,10 @@ class Facts:
 
     @cached_property
     def permits(self) -> list[Permit]:
-        """Permits of the steps shown, and every open one."""
+        """Permits of the steps shown, and open ones: those, then the newest, if they are too many."""
         shown = Q(step__in=[step.pk for step in self.steps]) | Q(state=PermitState.OPEN)
-        return list(Permit.objects.filter(shown, run=self.run).order_by("pk")[: STEPS * 5])
+        rows = Permit.objects.filter(shown, run=self.run).order_by(first("state", PermitState.OPEN), "-pk")
+        return sorted(rows[:PERMITS], key=lambda permit: permit.pk)
 
     @cached_property
     def refusals(self) -> list[Refusal]:
@@ -173,7 +201,9 @@ class Facts:
 
     @cached_property
     def workers(self) -> list[Worker]:
-        return list(Worker.objects.filter(run=self.run).order_by("name")[:WORKERS])
+        """Those first who did not confirm the newest version, by name."""
+        lagging = F("confirmed_version").asc(nulls_first=True)
+        return list(Worker.objects.filter(run=self.run).order_by(lagging, "name")[:WORKERS])
 
     @cached_property
     def _lines(self) -> list[Evidence]:

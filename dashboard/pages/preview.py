@@ -9,9 +9,9 @@ from datetime import datetime
 from dashboard import words
 from dashboard.pages.facts import Facts
 from dashboard.pages.stages import clock
-from runs.models import Permit, PermitState, StepStatus
+from runs.models import PermitState, StepStatus
 
-SILENT_S = 30
+SILENT_S, NAMED = 30, 3
 
 
 @dataclass(frozen=True)
@@ -43,32 +43,49 @@ def _consequences(facts: Facts) -> Iterable[Told]:
     retries = facts.step_counts[StepStatus.RETRY_WAIT]
     waiting += [words.count(retries, "retry", "retries")] if retries else []
     yield Told("st-refused", f"{words.listed(waiting) or 'Any new work'} will be refused.")
-    yield _in_flight([permit for permit in facts.permits if permit.state == PermitState.OPEN], facts)
+    yield _in_flight(facts)
     happened = facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"]
     if happened:
         done, them = words.count(happened, "effect"), "it" if happened == 1 else "them"
         yield Told("st-confirmed", f"{done} already happened; stopping does not undo {them}.", tone="c-known")
     if facts.unknown:
         yield Told("st-unknown", f"{words.count(facts.unknown, 'effect')} still unknown.", tone="c-unknown")
-    for worker in facts.workers:
-        if (facts.now - worker.last_heard_at).total_seconds() > SILENT_S:
-            since = clock(worker.last_heard_at)
-            yield Told("clock", f"{words.clean(worker.name)} not heard since {since}. {words.SILENCE}")
+    yield from _silent(facts)
     if facts.run.ungateable:
         tools = words.count(len(facts.run.ungateable), "tool runs", "tools run")
         yield Told("lock", f"{tools} at the provider and cannot be refused by us.")
 
 
-def _in_flight(open_permits: list[Permit], facts: Facts) -> Told:
-    if not open_permits:
+def _silent(facts: Facts) -> Iterable[Told]:
+    """Workers of whom nothing was heard: few by name, many by number."""
+    silent = [w for w in facts.workers if (facts.now - w.last_heard_at).total_seconds() > SILENT_S]
+    if len(silent) > NAMED:
+        least = "At least " if facts.workers_total > len(facts.workers) else ""
+        text = f"{least}{len(silent)} workers not heard for {SILENT_S} s. {words.SILENCE_OF_MANY}"
+        yield Told("clock", text)
+        return
+    for worker in silent:
+        since = clock(worker.last_heard_at)
+        yield Told("clock", f"{words.brief(worker.name)} not heard since {since}. {words.SILENCE}")
+
+
+def _in_flight(facts: Facts) -> Told:
+    number = facts.open_permits
+    if not number:
         return Told("st-flight", "Nothing is in flight at this moment.")
-    last = open_permits[-1]
+    acts = words.count(number, "action is", "actions are")
+    latest = _latest(facts)
+    which = f", the latest: {latest}" if latest and number > 1 else f", {latest}" if latest else ""
+    end = "They may still complete." if number > 1 else "It may still complete."
+    return Told("st-flight", f"{acts} in flight{which}. {end}", bold=True, tone="c-flight")
+
+
+def _latest(facts: Facts) -> str:
+    """The newest open permit by its effect or step, and since when; empty when it has just ended."""
+    last = next((permit for permit in reversed(facts.permits) if permit.state == PermitState.OPEN), None)
+    if last is None:
+        return ""
     titles = {effect.key: effect.title for effect in facts.effects}
     steps = {step.pk: step.name for step in facts.steps}
-    name = words.clean(titles.get(last.effect_key) or steps.get(last.step_id, ""))
-    many = len(open_permits) > 1
-    acts = words.count(len(open_permits), "action is", "actions are")
-    which = f"the latest: {name}" if many else name
-    end = "They may still complete." if many else "It may still complete."
-    text = f"{acts} in flight, {which}, since {clock(last.opened_at)}. {end}"
-    return Told("st-flight", text, bold=True, tone="c-flight")
+    name = titles.get(last.effect_key) or steps.get(last.step_id) or last.effect_key
+    return f"{words.brief(name)}, since {clock(last.opened_at)}"

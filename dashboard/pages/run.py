@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard import words
-from dashboard.pages.facts import REFUSALS, Facts
+from dashboard.pages.facts import Facts
 from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, holds, presses, stages
@@ -26,6 +27,8 @@ from runs.evidence import topics_of
 from runs.models import Evidence, Refusal, Run, RunStatus, Worker
 
 SILENT = timedelta(seconds=30)
+NAMED = 3  # so many by name, the rest by number
+ROOM = 120  # signs of a stranger's text in a cell
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ class RunPage:
 
     @property
     def ungateable(self) -> list[str]:
-        return [words.clean(tool) for tool in self.run.ungateable]
+        tools = [words.brief(tool) for tool in self.run.ungateable]
+        rest = len(tools) - NAMED
+        return tools if rest < 1 else [*tools[:NAMED], f"{rest} more"]
 
     @property
     def stages(self) -> list[Stage]:
@@ -126,16 +131,17 @@ class RunPage:
         return self.effects_total - len(self.facts.effects)
 
     @property
-    def refusals_left_out(self) -> bool:
-        return len(self.facts.refusals) >= REFUSALS
-
-    @property
     def refusals(self) -> list[Refusal]:
         return self.facts.refusals
 
-    @property
+    @cached_property
     def workers(self) -> list[WorkerRow]:
         return [worker_row(worker, self.facts) for worker in self.facts.workers]
+
+    @property
+    def silent(self) -> int:
+        """Of how many of the workers shown nothing is heard."""
+        return sum(row.silent for row in self.workers)
 
     @property
     def lines(self) -> list[tuple[Evidence, str]]:
@@ -162,8 +168,10 @@ def sentence(facts: Facts, chip: Term) -> str:
 
 def _unconfirmed(facts: Facts) -> str:
     stop = facts.stop
-    silent = [words.clean(w.name) for w in facts.workers if stop and not holds(w, stop)]
-    return words.listed(silent[:3]) or "Work in flight"
+    silent = [words.brief(w.name) for w in facts.workers if stop and not holds(w, stop)]
+    rest = facts.workers_total - facts.workers_holding - len(silent[:NAMED])
+    more = [f"{rest} more"] if rest > 0 else []
+    return words.listed(silent[:NAMED] + more) or "Work in flight"
 
 
 def _named_unknowns(facts: Facts) -> str:
@@ -171,7 +179,7 @@ def _named_unknowns(facts: Facts) -> str:
     doubtful = (Settlement.UNKNOWN, Settlement.DISPATCHED, Settlement.ACCEPTED_UNKNOWN)
     open_ones = [effect for effect in facts.effects if effect.settlement in doubtful]
     if len(open_ones) == 1:
-        return f"“{words.clean(open_ones[0].title)}”"
+        return f"“{words.brief(open_ones[0].title)}”"
     return words.count(sum(facts.settlements[state] for state in doubtful), "effect")
 
 
@@ -224,9 +232,10 @@ def evidence_of(effect: Effect) -> str:
             return "Never sent"
         case Settlement.UNKNOWN | Settlement.ACCEPTED_UNKNOWN:
             looked = f"; looked up {words.count(effect.checks, 'time')}" if effect.checks else ""
-            return f"{words.clean(effect.why_unknown) or 'No answer'}{looked}".capitalize()
+            why = words.brief(effect.why_unknown, ROOM) or "no answer"
+            return f"{why[0].upper()}{why[1:]}{looked}"
     when = f", {clock(effect.settled_at)}" if effect.settled_at else ""
-    reference = f": {words.clean(effect.provider_ref)}" if effect.provider_ref else ""
+    reference = f": {words.brief(effect.provider_ref, ROOM)}" if effect.provider_ref else ""
     return f"{effect.ground.capitalize()}{reference}{when}"
 
 
@@ -237,8 +246,8 @@ def plan_of(effect: Effect) -> str:
     except ValueError:
         return "declared"
     if plan.get("none_because"):
-        return f"none: {words.clean(plan['none_because'])}"
-    return words.clean(plan.get("title") or plan.get("kind") or "")
+        return f"none: {words.brief(plan['none_because'], ROOM)}"
+    return words.brief(plan.get("title") or plan.get("kind") or "", ROOM)
 
 
 def worker_row(worker: Worker, facts: Facts) -> WorkerRow:

@@ -56,15 +56,14 @@ def presses(stop: StopRequest) -> int:
 
 
 def _quiesce(facts: Facts, stop: StopRequest) -> Stage:
-    confirmed = [worker for worker in facts.workers if holds(worker, stop)]
-    silent = len(facts.workers) - len(confirmed)
-    strip = ["known"] * len(confirmed) + ["unknown"] * silent
-    say = f"{len(confirmed)} confirmed, {silent} not"
+    confirmed, total = facts.workers_holding, facts.workers_total
+    strip = ["known"] * confirmed + ["unknown"] * (total - confirmed)
+    say = f"{confirmed} confirmed, {total - confirmed} not"
     if stop.quiet_at:
         late = ", after the deadline" if stop.timed_out_at else ""
-        note = f"{len(confirmed)} of {words.count(len(facts.workers), 'worker')} confirmed{late}"
+        note = f"{confirmed} of {words.count(total, 'worker')} confirmed{late}"
         return Stage("Quiesce", DONE, "st-settled", clock(stop.quiet_at), "", note, "#workers", strip, say)
-    value = (str(len(confirmed)), f"of {words.count(len(facts.workers), 'worker')}")
+    value = (str(confirmed), f"of {words.count(total, 'worker')}")
     icon = "st-timeout" if stop.timed_out_at else "st-quiet"
     note = "; ".join(_why_not_quiet(facts, stop))
     return Stage("Quiesce", NOW, icon, *value, note, "#workers", strip, say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +28,7 @@ MARKS = {
     "none": "m-none",
     "flight": "m-flight",
 }
-STRIP_MAX = 24  # marks drawn; the text beside them always counts all
+STRIP_MAX = 24  # marks drawn, in proportion; the text beside them counts all
 
 
 @register.filter
@@ -52,6 +53,7 @@ SAYINGS = {
     "unknown whether": words.UNKNOWN_WHETHER,
     "no preview": words.PREVIEW_UNAVAILABLE,
     "silence": words.SILENCE,
+    "silence of many": words.SILENCE_OF_MANY,
 }
 
 
@@ -179,14 +181,24 @@ def _marks(kinds: list[str], size: int) -> SafeString:
     return format_html_join("", "{}", ((part,) for part in squares + halves))
 
 
+def sample(marks: list[str], most: int) -> list[str]:
+    """So many marks that each kind keeps its share, and the rarest at least one."""
+    if len(marks) <= most:
+        return marks
+    counts = Counter(marks)
+    share = {kind: max(1, number * most // len(marks)) for kind, number in counts.items()}
+    share[max(share, key=lambda kind: share[kind])] += most - sum(share.values())
+    return [kind for kind, number in share.items() for _ in range(number)]
+
+
 @register.simple_tag
-def strip(marks: list[str], label: str, size: int = 11) -> SafeString:
-    """One mark per thing; filled known, half partly, dashed unknown, hollow not started."""
-    shown = marks[:STRIP_MAX]
+def strip(marks: list[str], label: str, size: int = 11, most: int = STRIP_MAX) -> SafeString:
+    """One mark per thing, `most` of them; filled known, half partly, dashed unknown, hollow not started."""
+    shown = sample(marks, most)
+    across, down = len(shown) * (size + 4), size + 2
     return format_html(
-        '<svg class="strip" width="{}" height="{}" role="img" aria-label="{}">{}</svg>',
-        len(shown) * (size + 4),
-        size + 2,
+        '<svg class="strip" width="{}" height="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>',
+        *(across, down, across, down),
         label,
         _marks(shown, size),
     )

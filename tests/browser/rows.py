@@ -2,15 +2,80 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
+from effects import intents
 from effects.drain import drain_run
+from effects.intents import plan_bytes
+from effects.models import Effect
 from runs import gate
-from runs.models import Run
-from tests.worlds import World, a_person, fresh
+from runs.evidence import Line, record
+from runs.guard import Opened
+from runs.models import Refusal, Run, Step, Token
+from runs.store import database_time
+from tests.worlds import World, a_person, fresh, intention
 
 SPARE = 24
-HOSTILE = "books <img src=x onerror=alert(1)> \u202eevil " + "x" * 120
+HOSTILE = "books <img src=x onerror=alert(1)> \u202eevil " + "W" * 240
+UNBROKEN = {"latin": "W" * 300, "cjk": "\u754c" * 300, "spaces": "a " * 150, "markup": "<b>" * 100}
+
+
+def hostile(world: World) -> Run:
+    """Names as long as they may be, without a space, in every place that shows one; and stopped."""
+    run = world.run(
+        "k" * 200,
+        name=HOSTILE,
+        agent="A" * 120,
+        runtime="R" * 120,
+        ungateable=["u" * 120] * 5,
+        session="S" * 200,
+    )
+    for number, (key, name) in enumerate(UNBROKEN.items()):
+        effect = {"title": name, "target": name, "amount": "9" * 60, "plan": plan_bytes(none_because=name)}
+        ask = world.ask(run, step_key=f"{key}:{'k' * 180}", step_name=name, worker="w" * 120)
+        opened = intents.dispatch(ask, intention(f"{key}:{'k' * 180}", **effect))
+        assert isinstance(opened, Opened)
+        world.report(opened, ("applied", "unknown")[number % 2], provider_ref="r" * 120, detail="d" * 200)
+    world.stop(run, note="n" * 2000)
+    for key, name in UNBROKEN.items():
+        gate.claim(world.ask(run, step_key=f"later:{key}", step_name=name, worker="w" * 120, seen_version=1))
+    drain_run(run.pk)
+    return run
+
+
+def crowded(world: World) -> Run:
+    """A run of ten minutes with marks and words all over its timeline, up to its edges."""
+    run, now = world.run("crowded"), database_time()
+
+    def at(seconds: float) -> datetime:
+        return now - timedelta(seconds=seconds)
+
+    for number, (begin, end, state) in enumerate(CROWD):
+        step = Step.objects.create(
+            run=run, key=f"s{number}", name=f"Charge {number}", op_class="external_write",
+            status="DISPATCHED", created_at=at(begin),
+        )  # fmt: skip
+        Effect.objects.create(
+            run=run, step=step, key=step.key, kind_name="k", op_class=step.op_class, title=step.name,
+            settlement=state, provider_ref="ch_3PqWmm0aWWWWMMMM119", why_unknown="no answer in time",
+            declared_at=at(begin), dispatched_at=at(begin), settled_at=at(end) if end else None,
+            body_digest="", plan_digest="", parameters_digest="",
+        )  # fmt: skip
+        Refusal.objects.create(
+            run=run, workspace_id=run.workspace_id, boundary="dispatch", reason="stopped",
+            step_key=f"r{number}", first_at=at(end or 0), last_at=at(end or 0), count=12_345,
+        )  # fmt: skip
+    record(run, *(Line("effect.looked_up", "system", effect_key="s1") for _ in range(20)))
+    world.stop(run)
+    return run
+
+
+CROWD = [
+    *((600, 590, "CONFIRMED"), (600, 0, "UNKNOWN"), (590, 3, "CONFIRMED"), (400, 300, "PARTIAL")),
+    *((200, 60, "NOT_APPLIED"), (90, 40, "CONFIRMED"), (30, 10, "CONFIRMED"), (5, 1, "CONFIRMED")),
+    *((2, 0, "DISPATCHED"), (300, 299, "CONFIRMED")),
+]
 
 
 def flying(world: World, key: str) -> Run:
@@ -44,13 +109,18 @@ def stopped(world: World) -> Run:
 def fill() -> dict[str, Any]:
     """Fill the database; returns what tests look for."""
     world = World()
-    hostile = world.run("hostile", name=HOSTILE)
-    world.opened(hostile, "e:" + "k" * 150)
     return {
         "spare": [flying(world, f"spare-{number}").pk for number in range(SPARE)],
         "stopped": stopped(world).pk,
-        "hostile": hostile.pk,
+        "hostile": hostile(world).pk,
+        "hostile_running": world.run("hostile", name=HOSTILE, agent="A" * 120).pk,
+        "crowded": crowded(world).pk,
+        "token": Token.objects.filter(workspace=world.workspace).values_list("pk", flat=True)[0],
         "empty": world.run("empty").pk,
-        "people": {name: getattr(world, name).user.email for name in ("alice", "bob", "dana", "mallory")},
+        "people": {
+            **{name: getattr(world, name).user.email for name in ("alice", "bob", "dana", "mallory")},
+            "erin": a_person("erin", world.workspace, "admin").email,
+        },
+        "dana": world.dana.user.pk if world.dana.user else 0,
         "newcomer": a_person("newcomer", world.workspace, "viewer").email,
     }

@@ -67,3 +67,10 @@ def test_the_theme_comes_from_the_cookie_and_only_from_known_words() -> None:
     for cookie, attribute in {"dark": ' data-theme="dark"', '"><script>': "", "": ""}.items():
         request.COOKIES["theme"] = cookie
         assert render("{% theme %}", request=request) == attribute
+
+
+def test_a_strip_of_many_marks_keeps_the_share_of_each_kind_and_leaves_out_none() -> None:
+    many = ["known"] * 9_000 + ["unknown"] * 3_000 + ["partial"]
+    html = render("{% strip marks label %}", marks=many, label="said")
+    assert (html.count("m-known"), html.count("m-unknown"), html.count("m-partial")) == (18, 5, 1)
+    assert render("{% strip marks label most=2 %}", marks=["known", "none"], label="").count("<rect") == 2

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from effects.drain import drain_run
 from effects.models import Effect
 from runs import gate
-from runs.models import Evidence, Refusal, Run, Step, StopRequest
+from runs.models import Evidence, Permit, Refusal, Run, Step, StopRequest, Worker
 from tests.dashboard.scenes import browser, text_of
 from tests.worlds import World, a_permit, fresh, in_seconds, lapse
 
@@ -193,10 +193,39 @@ def test_a_page_asks_as_often_for_a_thousand_rows_as_for_ten(world: World, path:
 def test_what_is_left_out_of_a_list_is_counted(world: World) -> None:
     run = world.run()
     fill(run, 300)
+    Worker.objects.bulk_create(
+        Worker(run=run, name=f"w-{n:03}", confirmed_version=1 if n % 4 else 2, last_heard_at=in_seconds(0))
+        for n in range(200)
+    )
+    world.stop(run)
+    StopRequest.objects.update(timed_out_at=in_seconds(0))
     said = text_of(html_of(world, run))
-    assert "200 of 300 effects: those still open, then the newest." in said
+    assert "60 of 300 effects: those on the timeline, then those still open, then the newest." in said
     assert "260 older steps are not drawn" in said
     assert "300 refused" in said
+    assert "The first 40 of 300 refusals" in said
+    assert "50 of 201 workers" in said
+    assert "20 of 201, those behind first" in said
+    assert re.search(r"the newest 200 of \d+\)", said)
+
+
+def test_a_dialog_counts_what_it_does_not_list(world: World) -> None:
+    run = world.run()
+    step = Step.objects.create(run=run, key="s", name="s", op_class="read", status="DISPATCHED")
+    Permit.objects.bulk_create(
+        Permit(
+            run=run, step=step, boundary="dispatch", op_class="read", seen_version=1, token=f"t{n}",
+            worker="w", permit_until=in_seconds(10), lease_until=in_seconds(60),
+        )
+        for n in range(450)
+    )  # fmt: skip
+    Worker.objects.bulk_create(
+        Worker(run=run, name=f"w-{n:03}", confirmed_version=1, last_heard_at=in_seconds(-99))
+        for n in range(100)
+    )
+    said = text_of(browser(world.alice).get(f"/runs/{run.pk}/stop/preview").content.decode())
+    assert "450 actions are in flight, the latest: s, since" in said
+    assert "At least 19 workers not heard for 30 s." in said
 
 
 def test_withheld_steps_share_one_lane_when_they_are_many(world: World) -> None:

@@ -26,6 +26,7 @@ from runs.models import (
     Membership,
     OperationClass,
     Permit,
+    Press,
     Role,
     Run,
     Step,
@@ -158,6 +159,11 @@ def fresh(row: Row) -> Row:
 def kinds_of(run: Run) -> list[str]:
     """The kinds of a run's evidence lines, in their order."""
     return list(Evidence.objects.filter(stream=run.pk).order_by("seq").values_list("kind", flat=True))
+
+
+def stops_and_presses() -> tuple[int, int]:
+    """How many there are of each."""
+    return StopRequest.objects.count(), Press.objects.count()
 
 
 def in_flight(stop: StopRequest) -> set[str]:

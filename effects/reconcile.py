@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from runs.access import SYSTEM, Actor
 from runs.evidence import Line, record
@@ -46,10 +47,15 @@ class Answer:
 
 
 def due(limit: int = 100) -> list[str]:
-    """Ids of UNKNOWN effects whose next check is due."""
+    """Ids of UNKNOWN effects whose next check is due: of each kind in turn, the longest due first.
+
+    So a provider that is slow, with thousands of effects to look up, holds up no other.
+    """
     rows = Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
     rows = rows.exclude(run__status=RunStatus.ABANDONED)  # there, only evidence that comes by itself
-    return list(rows.order_by("next_check_at").values_list("pk", flat=True)[:limit])
+    turn = Window(RowNumber(), partition_by=F("kind_id"), order_by=F("next_check_at").asc())
+    in_turn = rows.annotate(turn=turn).order_by("turn", "next_check_at")
+    return list(in_turn.values_list("pk", flat=True)[:limit])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from celery import shared_task
 
@@ -16,6 +18,7 @@ from .lookup import check_effect
 
 log = logging.getLogger(__name__)
 
+PASS_S = 10.0  # a pass asks nobody anew after this: what fell due meanwhile has its turn
 AT_ONCE = 4  # look-ups of one process at a time: a provider that is down must not take all threads
 RUNS_A_SWEEP = 1_000
 
@@ -45,8 +48,9 @@ def sweep() -> None:
 @alone
 def reconcile_due() -> None:
     """Look up every effect whose check is due."""
+    end = time.monotonic() + PASS_S
     with ThreadPoolExecutor(AT_ONCE, "allstop-look-up") as threads:
-        list(threads.map(_check_one, reconcile.due()))
+        list(threads.map(partial(_check_one, end), reconcile.due()))
 
 
 @shared_task(name="effects.tasks.check")
@@ -57,7 +61,12 @@ def check(effect_id: str) -> None:
         check_effect(effect_id)
 
 
+def _check_one(end: float, effect_id: str) -> None:
+    if time.monotonic() < end:
+        _check(effect_id)
+
+
 @with_own_connection
-def _check_one(effect_id: str) -> None:
+def _check(effect_id: str) -> None:
     if not leaving():
         each(check_effect, [effect_id])

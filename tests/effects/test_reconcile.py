@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from effects import drain, ends, executor, intents, lookup, outbound, reconcile,
 from effects.models import Effect, Kind, Settlement
 from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, StepStatus
 from tests.provider import Provider
-from tests.worlds import World, a_kind, fresh, in_seconds, intention, kinds_of, lapse
+from tests.worlds import World, a_kind, a_step, an_effect, fresh, in_seconds, intention, kinds_of, lapse
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -450,3 +451,33 @@ def test_one_provider_that_is_out_of_order_holds_up_no_other_look_up(
     assert sorted(most) == sorted(effect.pk for effect in effects)
     assert [fresh(effect).settlement for effect in effects] == ["UNKNOWN", *["CONFIRMED"] * 5]
     assert asked(bank) == 6
+
+
+def test_thousands_of_look_ups_at_a_slow_provider_hold_up_no_other(
+    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind in its turn, and a pass ends: here each question takes a whole pass."""
+    slow = a_kind(world.workspace, "slow.charge", lookup={"url": f"{bank.url}/charges?key={{key}}"})
+    step = a_step(run, "UNKNOWN")
+    for number in range(150):
+        given: dict[str, Any] = {
+            "kind": slow,
+            "dispatched_at": in_seconds(-9),
+            "next_check_at": in_seconds(-9 - number),
+        }
+        an_effect(step, "UNKNOWN", key=f"slow:{number}", **given)
+    other = unknown(bank, world, run)
+    Effect.objects.filter(pk=other.pk).update(next_check_at=in_seconds(-1))
+    assert Effect.objects.get(pk=reconcile.due()[0]).key == "slow:149"
+    assert other.pk in reconcile.due()[:2]
+    looked: list[str] = []
+
+    def slowly(effect_id: str) -> None:
+        looked.append(effect_id)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(tasks, "PASS_S", 0.2)
+    monkeypatch.setattr(tasks, "check_effect", slowly)
+    tasks.reconcile_due()
+    assert other.pk in looked
+    assert len(looked) <= tasks.AT_ONCE

@@ -101,6 +101,15 @@ class RunPage:
         return ", ".join(parts)
 
     @property
+    def runtime_said(self) -> str:
+        """How the runtime says that it ended; the chip tells what is known of the outcome."""
+        said = {RunStatus.COMPLETED: "completed", RunStatus.FAILED: "failed"}.get(RunStatus(self.run.status))
+        if said is None or self.run.ended_at is None:
+            return ""
+        why = words.brief(self.run.summary, ROOM)
+        return f"{said} {clock(self.run.ended_at)}{f', “{why}”' if why else ''}"
+
+    @property
     def ungateable(self) -> list[str]:
         tools = [words.brief(tool) for tool in self.run.ungateable]
         rest = len(tools) - NAMED

@@ -45,7 +45,10 @@ def _how_it_ended(t: Teller) -> str:
         RunStatus.FAILED: "The runtime reported a failure",
         RunStatus.ABANDONED: "The run was abandoned",
     }.get(t.run.status)
-    return f"{said} at {t.at(t.run.ended_at)}." if said else "The run has not ended."
+    if not said:
+        return "The run has not ended."
+    why = words.brief(t.run.summary, 200)
+    return f"{said} at {t.at(t.run.ended_at)}{f', saying: “{why}”' if why else ''}."
 
 
 def _withheld(t: Teller) -> Iterator[Claim]:

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from effects import ends
 from effects.drain import drain_run
 from effects.models import Effect
 from runs import gate
@@ -37,6 +38,15 @@ def test_a_new_run_says_that_nothing_was_reported_yet(world: World) -> None:
     assert "No effect is declared." in said
     assert "Nothing was refused." in said
     assert "Five commitments" not in said
+
+
+def test_a_failed_run_says_so_with_the_reason_also_while_an_effect_is_unknown(world: World) -> None:
+    run = world.run()
+    world.report(world.opened(run, "charge:1"), "unknown")
+    ends.fail(actor=world.agent, run_id=run.pk, summary="out of memory")
+    said = text_of(html_of(world, run))
+    assert "Awaiting verification" in said
+    assert re.search(r"The runtime said failed \d\d:\d\d:\d\d, “out of memory”", said)
 
 
 def test_a_stopping_run_shows_both_versions_the_stop_line_and_what_was_refused(world: World) -> None:

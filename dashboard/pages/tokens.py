@@ -62,6 +62,9 @@ def read(sent: QueryDict) -> Wanted:
     return Wanted(name, scopes, days, errors)
 
 
+TAKEN = "A token of this name is in force; its text is not shown again. Choose another name, or revoke it."
+
+
 class TokenList:
     """The tokens of a workspace that match `q`: those in force, then the rest, newest first."""
 
@@ -95,6 +98,8 @@ def tokens_page(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         access.demand_workspace(actor_of(request), "admin", workspace.pk)
         told["wanted"] = wanted = read(request.POST)
+        if access.live_tokens().filter(workspace=workspace, name=wanted.name).exists():
+            wanted.errors.append(TAKEN)  # also what a reloaded answer gets: one press, one token
         told["text"] = "" if wanted.errors else issue(workspace, wanted, request)
         status = 422 if wanted.errors else 201
     shell = build_shell(request, "tokens", workspace)

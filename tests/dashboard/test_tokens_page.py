@@ -52,6 +52,16 @@ def test_a_token_is_shown_once_and_works_until_it_is_revoked(world: World) -> No
     assert list(kinds)[-2:] == ["token.issued", "token.revoked"]
 
 
+def test_the_same_form_sent_again_makes_no_second_token(world: World) -> None:
+    erin = browser(an_admin(world))
+    form = {"name": "nightly", "scopes": ["runs:write"], "days": "30"}
+    assert erin.post("/tokens", form).status_code == 201
+    again = erin.post("/tokens", form)
+    assert again.status_code == 422
+    assert "A token of this name is in force" in text_of(again.content.decode())
+    assert Token.objects.filter(name="nightly").count() == 1
+
+
 def test_a_form_that_makes_no_token_says_why_and_keeps_what_was_typed(world: World) -> None:
     erin = browser(an_admin(world))
     before = Token.objects.count()

@@ -72,11 +72,19 @@ def apt_get(package: str, program: str) -> Path | None:
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """For Popen's preexec_fn: a server must not outlive the tests, even when they are killed (Linux)."""
+    """For Popen's preexec_fn: a server must not outlive the tests, even when they are killed (Linux).
+
+    It hears SIGINT like a program in a terminal, also when the tests were started in the background.
+    """
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(1, signal.SIGKILL)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        prctl(1, signal.SIGKILL)
+
+    return prepare
 
 
 def obey_permissions() -> None:

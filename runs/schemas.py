@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import (
@@ -25,7 +25,7 @@ from .fields import (
     Worker,
 )
 from .gate import Look
-from .models import Evidence, InFlight, Permit, Step, StopRequest
+from .models import INCONSEQUENTIAL, Evidence, InFlight, Permit, Step, StopRequest
 
 
 class ProblemOut(BaseModel):
@@ -182,11 +182,20 @@ class StepRef(In):
 # permits ------------------------------------------------------------------------------------------
 
 
+def changes_nothing(op_class: str) -> str:
+    """What can change the outside world needs an intent: without one nobody could settle it."""
+    if op_class in INCONSEQUENTIAL:
+        return op_class
+    raise PydanticCustomError(
+        "effect_needed", "declare an effect of this class instead: POST /runs/…/effects"
+    )
+
+
 class NewPermitIn(In):
     """A permit without an effect: a model turn, a read."""
 
     boundary: Literal["model", "act", "deliver", "dispatch"]
-    op_class: Class = Field(alias="class")
+    op_class: Annotated[Class, AfterValidator(changes_nothing)] = Field(alias="class")
     step: StepRef
     worker: Worker
     seen_version: Version

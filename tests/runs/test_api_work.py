@@ -108,7 +108,7 @@ def test_steps_are_paged_newest_first(agent: Wire, run: Json) -> None:
 
 @pytest.mark.parametrize(
     ("op_class", "boundary"),
-    [("model_turn", "model"), ("read", "dispatch"), ("browser_action", "act"), ("delivery", "deliver")],
+    [("model_turn", "model"), ("read", "dispatch")],
 )
 def test_a_permit_without_an_effect_crosses_the_boundary_of_its_class(
     agent: Wire, run: Json, op_class: str, boundary: str
@@ -121,6 +121,22 @@ def test_a_permit_without_an_effect_crosses_the_boundary_of_its_class(
     assert permit["permit_ttl_s"] == pytest.approx(10, abs=0.5)
     other = agent.post(f"/runs/{run['id']}/permits", {**body, "boundary": "model", "class": "read"})
     assert other.data["errors"][0]["field"] == "boundary"
+
+
+@pytest.mark.parametrize(
+    ("op_class", "boundary"),
+    [("external_write", "dispatch"), ("browser_action", "act"), ("delivery", "deliver")],
+)
+def test_what_can_change_the_world_gets_no_permit_without_an_effect(
+    agent: Wire, run: Json, op_class: str, boundary: str
+) -> None:
+    body = {"boundary": boundary, "class": op_class, "step": {"key": "turn"}, **SEEN}
+    said = agent.post(f"/runs/{run['id']}/permits", body)
+    assert (said.status, said.data["errors"][0]["field"]) == (422, "class")
+    assert "declare an effect" in said.text
+    assert not Permit.objects.exists()
+    with_effect = agent.effect(run, **{"class": op_class})
+    assert with_effect.data["permit"]["boundary"] == boundary
 
 
 def test_the_second_look_is_read_afresh_each_time(agent: Wire, run: Json) -> None:

@@ -14,7 +14,7 @@ from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
-from runs.stops import withheld_line
+from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
 from . import close
@@ -170,10 +170,13 @@ def _lost_before(effect: Effect) -> bool:
     return mine.filter(state__in=[PermitState.OPEN, PermitState.LOST]).exists()
 
 
-def lose(effect: Effect, why: str) -> None:
-    """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one."""
+def lose(effect: Effect, why: str, *, ask: bool = True) -> None:
+    """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one.
+
+    `ask`: False when we stop acting (abandon): only evidence that arrives by itself settles it.
+    """
     kind = effect.kind
-    can_look = kind is not None and bool(kind.lookup)
+    can_look = ask and kind is not None and bool(kind.lookup)
     Effect.lose(
         effect,
         why[:200],

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_GET
 from dashboard import words
 from dashboard.pages.facts import Facts, name_actors
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
+from effects.ends import abandoned
 from runs import access, stops
 from runs.models import Permit, PermitState, Run, RunStatus, StepStatus
 from runs.store import database_time
@@ -190,7 +191,7 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
 def press(request: HttpRequest, run_id: str) -> HttpResponse:
     """One verb, and its answer in words."""
     wish = wish_of(request.POST.dict())
-    answer = stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id)
+    answer = stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id, ends=abandoned)
     said = tell(answer)
     if wants_json(request):
         created = answer.answer == "recorded" and not answer.repeated

@@ -19,13 +19,14 @@ from functools import partial
 
 from django.conf import settings
 from django.db import Error as DatabaseFailure
-from django.db import close_old_connections, connection, connections, transaction
+from django.db import close_old_connections, connection, connections
 from django.db.models import Q
 
 from runs import drain, gate
 from runs.access import EXECUTOR
 from runs.guard import Ask, Opened, Refusal, lock_run
 from runs.models import Permit, PermitState, Step, StepStatus
+from runs.store import one_transaction
 
 from . import intents, outbound, providers, settle
 from .models import Effect, Provider, Settlement
@@ -137,7 +138,7 @@ def _committed(ask: Ask) -> Permit | None:
     another wire, behind whatever the lost one still holds."""
     connection.close()
     mine = {"token": ask.claim_token, "effect_key": ask.effect_key, "state": PermitState.OPEN}
-    with transaction.atomic(durable=True):
+    with one_transaction():
         lock_run(ask.run_id)
         found: Permit | None = Permit.objects.filter(step_id=ask.step_id, **mine).first()
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from .access import Actor, NotFound, demand
@@ -19,7 +18,7 @@ from .models import (
     StopRequest,
     Worker,
 )
-from .store import Now
+from .store import Now, one_transaction
 
 LEASES_A_PASS = 200  # per run; each costs a few statements under the run's lock
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT)
@@ -63,7 +62,7 @@ def _renew(run: Run, tokens: list[str]) -> int:
 
 def _renew_rows(rows: MachineQuerySet) -> int:
     """Locked in key order, one table a transaction: no ring of waiters with a stop or a drain."""
-    with transaction.atomic(durable=True):
+    with one_transaction():
         ids = list(rows.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
         return rows.filter(pk__in=ids).update(lease_until=Now() + F("lease")) if ids else 0
 

@@ -6,7 +6,9 @@ docs/decisions/0006-a-stop-goes-first-in-line.md.
 
 from __future__ import annotations
 
+import gc
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,9 +47,46 @@ def alongside(work: Callable[[Any], None]) -> Iterator[None]:
         _alongside.reset(before)
 
 
+@contextmanager
+def one_transaction() -> Iterator[None]:
+    """One durable transaction. On SQLite no cycles are collected while it holds the write lock.
+
+    The error of a BEGIN that found the file locked refers to itself, and keeps its cursor. Collected in
+    this thread, the cursor of another thread's connection waits until that connection is at rest; and
+    that may be waiting for our lock: for 20 seconds neither moves, and nobody else writes.
+    """
+    held = False
+    try:
+        with transaction.atomic(durable=True):
+            if connection.vendor == "sqlite":
+                held = _pause_collecting(1)
+            yield
+    finally:
+        if held:
+            _pause_collecting(-1)
+
+
+_pausing = threading.Lock()
+_paused = 0
+_collects = True
+
+
+def _pause_collecting(more: int) -> bool:
+    """Count those who need it; the first switches it off, the last back to what it was."""
+    global _paused, _collects
+    with _pausing:
+        if not _paused:
+            _collects = gc.isenabled()
+            gc.disable()
+        _paused += more
+        if not _paused and _collects:
+            gc.enable()
+    return True
+
+
 def _once(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """One try of a verb: its transaction, and what was asked for alongside."""
-    with transaction.atomic(durable=True):
+    with one_transaction():
         result = function(*args, **kwargs)
         work = _alongside.get()
         if work is not None:

@@ -1,19 +1,23 @@
-"""A verb on a wire that is cut: a stop is tried once more on another one, and stays one stop."""
+"""A verb on a wire that is cut, and beside writers that wait: it comes to its one commit."""
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, connections, transaction
 
 from runs import stops
 from runs.models import Press, StopRequest
+from runs.store import no_waiting, one_transaction
 from tests.worlds import World, fresh, kinds_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.only("postgresql")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def terminated() -> None:
@@ -45,6 +49,7 @@ def once(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[], None]) 
     return calls
 
 
+@pytest.mark.only("postgresql")
 @pytest.mark.invariant("I3")
 @pytest.mark.parametrize("fault", [terminated, frozen])
 @pytest.mark.parametrize("name", ["demand", "_record_stop", "_record_press"])
@@ -59,3 +64,60 @@ def test_a_stop_whose_wire_was_cut_is_recorded_on_another_one(
     assert (answer.answer, fresh(run).cancel_version, fresh(run).status) == ("recorded", 2, "CANCELLING")
     assert (StopRequest.objects.count(), Press.objects.count()) == (1, 1)
     assert kinds_of(run).count("stop.acknowledged") == 1
+
+
+# --- Writers that wait for each other's cursors -----------------------------------------------------------
+
+
+def found_locked() -> None:
+    """One try of a stop while another writes: the error of its BEGIN holds itself, and the cursor."""
+    with suppress(OperationalError), no_waiting(), transaction.atomic():
+        pass
+
+
+@contextmanager
+def plain_transaction() -> Iterator[None]:
+    """The unsafe shape: what `one_transaction` was before."""
+    with transaction.atomic(durable=True):
+        yield
+
+
+@pytest.mark.race
+@pytest.mark.only("sqlite")
+@pytest.mark.parametrize(("shape", "waits"), [(one_transaction, False), (plain_transaction, True)])
+def test_a_writer_collects_no_cursor_of_another_that_waits_for_it(
+    shape: Callable[[], AbstractContextManager[None]], waits: bool
+) -> None:
+    holds, asked, over = threading.Event(), threading.Event(), threading.Event()
+    came_to: list[str] = []
+
+    def other() -> None:
+        assert holds.wait(10)
+        found_locked()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA busy_timeout = 2000")
+                asked.set()
+                cursor.execute("BEGIN IMMEDIATE")  # waits for us, inside SQLite
+                cursor.execute("ROLLBACK")
+            came_to.append("wrote")
+        except OperationalError as error:
+            came_to.append(str(error))
+        finally:
+            over.set()
+            connections.close_all()
+
+    gc.collect()
+    waiting = threading.Thread(target=other)
+    waiting.start()
+    with shape():
+        holds.set()
+        assert asked.wait(10)
+        time.sleep(0.3)
+        for _ in range(200_000):  # garbage in cycles: the collector comes by itself
+            cycle: list[Any] = []
+            cycle.append(cycle)
+        was_over = over.is_set()
+    waiting.join(20)
+    assert (was_over, came_to) == ((True, ["database is locked"]) if waits else (False, ["wrote"]))
+    assert gc.isenabled()

@@ -314,13 +314,13 @@ def look(permit_id: str, token: str) -> Look:
 
 
 @verb
-def retry(ask: Ask, *, due_in_s: float, allowed: Q | None = None) -> Step | Refusal:
-    """Schedule a FAILED step again. `allowed`: the caller's own-row condition on the step
-    (every effect NOT_APPLIED or DECLARED); the gate is asked now, and again when it is due."""
+def retry(ask: Ask, *, due_in_s: float, allowed: Q) -> Step | Refusal:
+    """Schedule a FAILED step again. `allowed`: the room above's condition on the step's own row
+    (it has effects, each NOT_APPLIED or DECLARED); the gate is asked now, and again when it is due."""
     run = lock_run(ask.run_id)
     now = view(run, ask)
     reason = why_not(run, ask.seen_version, now.scopes_open)
-    rows = Step.objects.filter(pk=ask.step_id).filter(allowed or Q())
+    rows = Step.objects.filter(allowed, pk=ask.step_id)
     if reason is None and not Step.wait_for_retry(rows, after(due_in_s)):
         reason = LOST
     if reason is not None:

@@ -220,7 +220,7 @@ GATES: dict[str, Callable[[Ask], object]] = {
     "register": gate.register,
     "release": gate.release,
     "dispatch": gate.dispatch,
-    "retry": lambda ask: gate.retry(ask, due_in_s=1),
+    "retry": lambda ask: gate.retry(ask, due_in_s=1, allowed=intents.may_retry()),
     "fall_due": gate.fall_due,
     "declare": lambda ask: intents.declare(ask, intention()),
 }

@@ -23,8 +23,8 @@ from pydantic import Field
 
 import effects.api
 import effects.run_api
+import effects.stop_api
 import runs.api
-import runs.stop_api
 from runs import access, bodies, problems
 from runs.api import READ
 from runs.idempotency import reply, send
@@ -76,7 +76,7 @@ api = Api(
     docs_url=None,
     urls_namespace="api",
 )
-for router in (effects.run_api.router, runs.api.router, effects.api.router, runs.stop_api.router):
+for router in (effects.run_api.router, runs.api.router, effects.api.router, effects.stop_api.router):
     api.add_router("", router)
 
 
@@ -120,7 +120,7 @@ def problem_of(request: HttpRequest, error: Exception) -> Problem:
 def _failure(request: HttpRequest, error: Exception) -> Problem:
     if is_stop(request):
         log.error("a stop was not recorded", exc_info=error)
-        return runs.stop_api.not_recorded(request, perhaps=False)
+        return effects.stop_api.not_recorded(request, perhaps=False)
     if isinstance(error, OperationalError | InterfaceError):
         log.warning("the store did not answer: %s", error)
         detail = "Nothing new may start meanwhile. Send it again with the same Idempotency-Key."

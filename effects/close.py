@@ -108,6 +108,8 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
             _come_to_rest(run, actor)
         else:
             _time_out(run, actor)
+    elif run.status == RunStatus.PAUSING and drain.is_quiet(run):
+        _hold(run, actor)
     elif run.status == RunStatus.UNKNOWN and not _unsettled(run).exists():
         Run.settle(run)
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
@@ -123,16 +125,27 @@ def _unsettled(run: Run) -> QuerySet[Any]:
 def _come_to_rest(run: Run, actor: str) -> None:
     """Quiet: declared intents never start; then CANCELLED, or UNKNOWN while one is unsettled."""
     lines = never_start(run, actor)
-    stop = stops.open_stop(run)
-    if stop is not None:
-        StopRequest.objects.filter(pk=stop.pk, quiet_at__isnull=True).update(quiet_at=database_time())
-    named: dict[str, Any] = {"stop_id": stop.pk if stop else "", "current_version": run.cancel_version}
+    named = _note_quiet(run)
     lines.append(Line("stop.quiet", actor, **named))
     unsettled = _unsettled(run).exists()
     (Run.rest_unknown if unsettled else Run.settle)(run)
     record(run, *lines, Line("run.unknown" if unsettled else "run.cancelled", actor, **named))
     if not unsettled:
         _close_stop(run, "its run is final")
+
+
+def _hold(run: Run, actor: str) -> None:
+    """Quiet under a pause: held until a resume decision. Unknown effects stay unknown meanwhile."""
+    named = _note_quiet(run)
+    Run.hold(run)
+    record(run, Line("stop.quiet", actor, **named), Line("run.paused", actor, **named))
+
+
+def _note_quiet(run: Run) -> dict[str, Any]:
+    stop = stops.open_stop(run)
+    if stop is not None:
+        StopRequest.objects.filter(pk=stop.pk, quiet_at__isnull=True).update(quiet_at=database_time())
+    return {"stop_id": stop.pk if stop else "", "current_version": run.cancel_version}
 
 
 def never_start(run: Run, actor: str) -> list[Line]:

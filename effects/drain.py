@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from runs import drain
+from runs import drain, stops
 from runs.access import SYSTEM
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Permit, Run, RunStatus, Step, StepStatus
-from runs.store import verb
+from runs.models import BUSY, Permit, Run, RunStatus, Step, StepStatus, StopRequest
+from runs.store import database_time, verb
 
 from . import close
 from .models import Effect, Settlement
@@ -21,15 +21,30 @@ def drain_run(run_id: str) -> str:
     A controller that dies resumes here from rows; running it twice changes nothing.
     """
     run = lock_run(run_id)
+    fence = _pause_is_overdue(run)
     lines: list[Line] = []
-    for permit in drain.lose_leases(run):
+    for permit in drain.lose_leases(run, all_of_them=fence):
         lines += _lost(run, permit)
-    for step in drain.lapsed_steps(run):
+    for step in drain.lapsed_steps(run, all_of_them=fence):
         lines += _lapsed(run, step)
     if lines:
         record(run, *lines)
     close.advance(run, SYSTEM.id, news=bool(lines))
     return str(run.status)
+
+
+def _pause_is_overdue(run: Run) -> bool:
+    """A pause never waits for ever: past its deadline every lease is fenced, and the run is held."""
+    stop = stops.open_stop(run) if run.status == RunStatus.PAUSING else None
+    if stop is None or not drain.deadline_passed(stop) or drain.is_quiet(run):
+        return False
+    rows = StopRequest.objects.filter(pk=stop.pk, timed_out_at__isnull=True)
+    if not rows.update(timed_out_at=database_time()):
+        return True
+    busy = Step.objects.filter(run=run, status__in=BUSY).values_list("worker", flat=True)
+    facts = {"workers": sorted(set(busy))}
+    record(run, Line("stop.timed_out", SYSTEM.id, facts, stop_id=stop.pk))
+    return True
 
 
 def _lost(run: Run, permit: Permit) -> list[Line]:

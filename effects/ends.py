@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runs import drain, stops
+from runs import drain, steps, stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import STALE, STOPPED, Refusal, lock_run
@@ -50,10 +50,7 @@ def fail(*, actor: Actor, run_id: str, worker: str = "", summary: str = "") -> R
         return run
     if run.status != RunStatus.ACTIVE:
         return _too_late(run, actor, worker, "failure", STOPPED, run.cancel_version)
-    lines = _end(run, actor)
-    for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
-        lose(effect, "the run failed while it was in progress")
-        lines.append(line_of(effect, actor.id, {"why": effect.why_unknown}, Ground.REPORTED))
+    lines = _end(run, actor) + _lose_all(run, actor, "the run failed while it was in progress")
     Run.fail(run, summary)
     record(run, *lines, Line("run.failed", actor.id, {"summary": summary}))
     close.tell(run)
@@ -89,6 +86,24 @@ def _too_late(run: Run, actor: Actor, worker: str, what: str, reason: str, seen:
 
 def _end(run: Run, actor: Actor) -> list[Line]:
     """The run ends by its runtime's word: withhold what was never dispatched."""
-    steps = stops.withhold_steps(run)
-    lines = [stops.withheld_line(actor.id, step, "", run.cancel_version) for step in steps]
+    touched = steps.withhold(run)
+    lines = [steps.withheld_line(actor.id, step, "", run.cancel_version) for step in touched]
     return lines + close.never_start(run, actor.id)
+
+
+def _lose_all(run: Run, actor: Actor, why: str, *, ask: bool = True) -> list[Line]:
+    """Every effect in progress becomes UNKNOWN, at once."""
+    lines = []
+    for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
+        lose(effect, why, ask=ask)
+        lines.append(line_of(effect, actor.id, {"why": effect.why_unknown}, Ground.REPORTED))
+    return lines
+
+
+def abandoned(run: Run, actor: Actor) -> list[Line]:
+    """What an abandoned run's effects become, in the stop's own transaction: we ask nobody any more."""
+    lines = close.never_start(run, actor.id)
+    lines += _lose_all(run, actor, "we gave up waiting while it was in progress", ask=False)
+    Effect.objects.filter(run=run, next_check_at__isnull=False).update(next_check_at=None)
+    close.tell(run)
+    return lines

@@ -144,7 +144,7 @@ def fail_run(request: HttpRequest, run_id: str, body: FailIn) -> HttpResponse:
 
 def _runs() -> QuerySet[Any, Any]:
     """Runs with their session and the id of their newest stop."""
-    newest = StopRequest.objects.filter(run=OuterRef("pk"), superseded_by__isnull=True).order_by("-pk")
+    newest = StopRequest.objects.filter(run=OuterRef("pk"), superseded_by__isnull=True).order_by("-number")
     runs = Run.objects.select_related("session")
     annotated: QuerySet[Any, Any] = runs.annotate(newest_stop=Subquery(newest.values("pk")[:1]))
     return annotated

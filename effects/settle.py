@@ -16,7 +16,7 @@ from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
-from runs.stops import withheld_line
+from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
 from . import close
@@ -199,9 +199,12 @@ def _sent_before(effect: Effect, permit: Permit) -> bool:
     return others.exclude(state=PermitState.NOT_SENT).exists()
 
 
-def lose(effect: Effect, why: str) -> None:
-    """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one."""
-    Effect.lose(effect, why[:200], *_schedule(effect))
+def lose(effect: Effect, why: str, *, ask: bool = True) -> None:
+    """DISPATCHED → UNKNOWN, with the schedule of its look-ups where its kind has one.
+
+    `ask`: False when we stop acting (abandon): only evidence that arrives by itself settles it.
+    """
+    Effect.lose(effect, why[:200], *(_schedule(effect) if ask else (None, None)))
 
 
 def contradict(effect: Effect, why: str) -> None:

@@ -37,6 +37,7 @@ SCOPE_MAY: dict[str, frozenset[str]] = {
     "runs:read": frozenset({"read"}),
     "runs:write": frozenset({"read", "write"}),
     "stop:write": frozenset({"read", "stop"}),
+    "resume:write": frozenset({"read", "resume"}),
     "kinds:write": frozenset({"read", "kinds"}),
 }
 

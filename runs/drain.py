@@ -48,7 +48,7 @@ def heartbeat(*, actor: Actor, run_id: str, worker: str, seen: int, tokens: list
     _confirm(run, worker, seen)
     Run.objects.filter(pk=run.pk).update(last_heard_at=Now())
     run = Run.objects.get(pk=run.pk)
-    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-pk").first()
+    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-number").first()
     return Heard(run, stop, renewed)
 
 
@@ -84,23 +84,26 @@ def _confirm(run: Run, worker: str, seen: int) -> None:
 # moves of a locked run --------------------------------------------------------------------------
 
 
-def lose_leases(run: Run) -> list[Permit]:
+def lose_leases(run: Run, *, all_of_them: bool = False) -> list[Permit]:
     """OPEN permits whose lease ran out become LOST: nobody says what happened under them.
 
     The first few of them; the next pass finds the rest. No pass keeps a stop waiting for long.
+    `all_of_them`: a pause whose deadline passed fences every lease.
     """
     rows = Permit.objects.select_for_update(no_key=True).order_by("pk")
-    lapsed = list(rows.filter(run=run, state=PermitState.OPEN, lease_until__lte=Now())[:LEASES_A_PASS])
+    rows = rows.filter(run=run, state=PermitState.OPEN)
+    lapsed = list((rows if all_of_them else rows.filter(lease_until__lte=Now()))[:LEASES_A_PASS])
     if lapsed:
         Permit.lose(Permit.objects.filter(pk__in=[permit.pk for permit in lapsed]))
     return lapsed
 
 
-def lapsed_steps(run: Run) -> list[Step]:
+def lapsed_steps(run: Run, *, all_of_them: bool = False) -> list[Step]:
     """Steps CLAIMED or DISPATCHED whose lease ran out and that hold no OPEN permit; the first few."""
     held = Permit.objects.filter(run=run, state=PermitState.OPEN).values("step_id")
     rows = Step.objects.select_for_update(no_key=True).order_by("pk").exclude(pk__in=held)
-    return list(rows.filter(run=run, status__in=BUSY, lease_until__lte=Now())[:LEASES_A_PASS])
+    rows = rows.filter(run=run, status__in=BUSY)
+    return list((rows if all_of_them else rows.filter(lease_until__lte=Now()))[:LEASES_A_PASS])
 
 
 def is_quiet(run: Run) -> bool:

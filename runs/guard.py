@@ -223,7 +223,7 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
     else:
         count = 1
         _first_refusal(run, ask, same, step)
-    stop = StopRequest.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first()
+    stop = StopRequest.objects.filter(run=run).order_by("-number").values_list("pk", flat=True).first()
     return Refusal(
         reason,
         boundary,

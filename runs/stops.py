@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
+from . import steps
 from .access import SYSTEM, Actor, NotFound, demand, demand_workspace
 from .evidence import AT_ONCE, Line, record
 from .models import (
     FINAL,
-    NOT_DISPATCHED,
     InFlight,
     Mode,
     Permit,
@@ -22,14 +23,12 @@ from .models import (
     Run,
     RunStatus,
     Step,
-    StepStatus,
     StopCounter,
     StopRequest,
     Workspace,
 )
 from .store import database_time, stop_verb, verb
 
-TOLD_OF_STEP = ("run_id", "status", "key", "name", "happened", "claim_version", "worker")
 WAITS = timedelta(days=7)
 DEADLINE_S = 60
 BORN: dict[str, str] = {
@@ -37,6 +36,29 @@ BORN: dict[str, str] = {
     Mode.CANCEL: RunStatus.CANCELLING,
     Mode.ABANDON: RunStatus.ABANDONED,
 }
+MOVES: dict[str, Callable[[Run], int]] = {
+    Mode.PAUSE: Run.pause,
+    Mode.CANCEL: Run.cancel,
+    Mode.ABANDON: Run.abandon,
+}
+# The modes that move a run on from where it stands; a weaker one joins the stop that is there.
+STRONGER: dict[str, frozenset[str]] = {
+    RunStatus.ACTIVE: frozenset({Mode.PAUSE, Mode.CANCEL, Mode.ABANDON}),
+    RunStatus.PAUSING: frozenset({Mode.CANCEL, Mode.ABANDON}),
+    RunStatus.PAUSED: frozenset({Mode.CANCEL, Mode.ABANDON}),
+    RunStatus.CANCELLING: frozenset({Mode.ABANDON}),
+    RunStatus.CANCELLING_TIMEOUT: frozenset({Mode.ABANDON}),
+    RunStatus.UNKNOWN: frozenset({Mode.ABANDON}),
+    **{status: frozenset() for status in FINAL},
+}
+
+# What a room above ends in the same transaction when a run is abandoned: its effects.
+Ends = Callable[[Run, Actor], list[Line]]
+
+
+def nothing_ends(run: Run, actor: Actor) -> list[Line]:
+    """For runs without effects."""
+    return []
 
 
 @dataclass(frozen=True)
@@ -73,27 +95,29 @@ def request_stop(
     run_id: str = "",
     workspace_id: str = "",
     run_key: str = "",
+    ends: Ends = nothing_ends,
 ) -> StopAnswer:
     """Record a stop of a run, named by id or by (workspace, key); it may not be registered yet.
 
     Once this returns, the stop survives the death of every process. Never refused for a
-    formality. Raises NotFound or NotAllowed for those who may not stop it; OperationalError
+    formality. `ends`: what a room above ends in the same transaction when a run is abandoned.
+    Raises NotFound or NotAllowed for those who may not stop it; OperationalError
     when the database can't answer: NOT recorded, or not known; the same key converges.
     """
     key = wish.key or secrets.token_hex(16)
     if run_id:
-        return _stop_run(actor, wish, key, run_id)
+        return _stop_run(actor, wish, key, run_id, ends)
     found = Run.objects.filter(workspace_id=workspace_id, key=run_key).values_list("pk").first()
     if found is not None:
-        return _stop_run(actor, wish, key, found[0])
+        return _stop_run(actor, wish, key, found[0], ends)
     answer = _wait_for_run(actor, wish, key, workspace_id, run_key)
     if isinstance(answer, str):  # registered in between
-        return _stop_run(actor, wish, key, answer)
+        return _stop_run(actor, wish, key, answer, ends)
     return answer
 
 
 @stop_verb
-def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
+def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str, ends: Ends) -> StopAnswer:
     run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
     if run is None:
         raise NotFound("run")
@@ -101,8 +125,8 @@ def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
     again = _pressed_before(actor, key, Q(stop__run=run))
     if again is not None:
         return again
-    if run.status == RunStatus.ACTIVE:
-        return _fence(run, actor, wish, key)
+    if wish.mode in STRONGER[run.status]:
+        return _fence(run, actor, wish, key, ends)
     return _join(run, actor, wish, key)
 
 
@@ -111,22 +135,38 @@ def _pressed_before(actor: Actor, key: str, where: Q) -> StopAnswer | None:
     return StopAnswer(press.stop, press, repeated=True) if press else None
 
 
-def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
-    """ACTIVE → CANCELLING: bump, withhold, list what is in flight, answer."""
-    before = run.cancel_version
-    Run.cancel(run)
-    withheld = _withhold(run)
-    now = database_time()
-    stop = _record_stop(run, actor, wish, now, before)
+def _fence(run: Run, actor: Actor, wish: Wish, key: str, ends: Ends) -> StopAnswer:
+    """Bump, hold or withhold, list what is in flight, answer; a weaker stop before it is superseded."""
+    before, weaker = run.cancel_version, open_stop(run)
+    MOVES[wish.mode](run)
+    touched = (steps.hold if wish.mode == Mode.PAUSE else steps.withhold)(run)
+    stop = record_stop(run, actor, wish, database_time(), before)
     permits = list(Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST]))
     listed = (InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits)
     InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
-    press = _record_press(stop, actor, wish, key, "recorded")
-    record(run, *_lines_of_stop(stop, press, withheld, permits))
+    press = record_press(stop, actor, wish, key, "recorded")
+    lines = _lines_of_stop(stop, press, touched, permits)
+    if weaker is not None:
+        lines.append(_supersede(weaker, stop))
+    if wish.mode == Mode.ABANDON:
+        lines += [*ends(run, actor), _closed(stop, "fenced")]
+    record(run, *lines)
     return StopAnswer(stop, press)
 
 
-def _record_stop(run: Run, actor: Actor, wish: Wish, now: datetime, before: int) -> StopRequest:
+def _supersede(weaker: StopRequest, stop: StopRequest) -> Line:
+    StopRequest.objects.filter(pk=weaker.pk).update(superseded_by=stop)
+    close(weaker, "superseded")
+    told = {"by": stop.pk, "was": weaker.mode, "now": stop.mode}
+    return Line("stop.superseded", stop.actor, told, stop_id=weaker.pk)
+
+
+def _closed(stop: StopRequest, because: str) -> Line:
+    close(stop, because)
+    return Line("stop.closed", stop.actor, {"because": because}, stop_id=stop.pk)
+
+
+def record_stop(run: Run, actor: Actor, wish: Wish, now: datetime, before: int) -> StopRequest:
     return StopRequest.objects.create(
         workspace_id=run.workspace_id,
         number=_next_number(run.workspace_id),
@@ -163,7 +203,7 @@ def _next_number(workspace_id: str) -> int:
     return counter.values_list("last", flat=True).get()
 
 
-def _record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: str) -> Press:
+def record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: str) -> Press:
     return Press.objects.create(
         stop=stop,
         at=database_time(),
@@ -179,32 +219,7 @@ def _record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer:
     )
 
 
-def withhold_steps(run: Run) -> list[Step]:
-    """Every not-dispatched step of a run that ends: WITHHELD, or PARTIAL where an effect happened."""
-    return _withhold(run)
-
-
-def _withhold(run: Run) -> list[Step]:
-    """A slice at a time, so that a run with a long queue is stopped as surely as any other."""
-    sent = Permit.objects.filter(step_id=OuterRef("pk")).exclude(state=PermitState.NOT_SENT)
-    unsent = Q(status__in=NOT_DISPATCHED) | (Q(status=StepStatus.DISPATCHED) & ~Exists(sent))
-    rows = Step.objects.select_for_update(no_key=True).order_by("pk")  # a heartbeat locks some of them too
-    withheld: list[Step] = []
-    while True:
-        after = withheld[-1].pk if withheld else ""
-        steps = list(rows.filter(unsent, run=run, pk__gt=after).only(*TOLD_OF_STEP)[:AT_ONCE])
-        if steps:
-            ours = Step.objects.filter(pk__in=[step.pk for step in steps])
-            Step.finish_partly(ours.filter(happened=True))
-            Step.withhold(ours.filter(happened=False))
-        withheld += steps
-        if len(steps) < AT_ONCE:
-            return withheld
-
-
-def _lines_of_stop(
-    stop: StopRequest, press: Press, withheld: list[Step], permits: list[Permit]
-) -> list[Line]:
+def _lines_of_stop(stop: StopRequest, press: Press, touched: list[Step], permits: list[Permit]) -> list[Line]:
     told = {
         "mode": stop.mode,
         "requested_mode": stop.requested_mode,
@@ -216,34 +231,21 @@ def _lines_of_stop(
     in_flight = [
         {"permit": permit.pk, "effect": permit.effect_key, "state": permit.state} for permit in permits
     ]
+    line = steps.held_line if stop.mode == Mode.PAUSE else steps.withheld_line
     return [
         Line("stop.acknowledged", stop.actor, told, stop_id=stop.pk, **versions),
-        *(withheld_line(stop.actor, step, stop.pk, stop.version_after) for step in withheld),
+        *(line(stop.actor, step, stop.pk, stop.version_after) for step in touched),
         Line("stop.fenced", stop.actor, {"in_flight": in_flight}, stop_id=stop.pk, **versions),
     ]
 
 
-def withheld_line(actor: str, step: Step, stop_id: str, version: int | None) -> Line:
-    """The evidence of one step that was refused before dispatch."""
-    return Line(
-        "step.withheld" if not step.happened else "step.partial",
-        actor,
-        {"was": step.status, "step": step.key, "name": step.name},
-        stop_id=stop_id,
-        step_id=step.pk,
-        carried_version=step.claim_version,
-        current_version=version,
-        worker=step.worker,
-    )
-
-
 def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Already stopping, or finished: keep the press with the stop that is there."""
-    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-pk").first()
+    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-number").first()
     finished = run.status in FINAL
     if stop is None:
         stop = _record_after_the_end(run, actor, wish)
-    press = _record_press(stop, actor, wish, key, "finished" if finished else "joined")
+    press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
     line = Line(
         "stop.after_end" if finished else "stop.joined",
         actor.id,
@@ -295,7 +297,7 @@ def _wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key
     stop = waiting_for(workspace, run_key).first()
     kind = "stop.joined" if stop else "stop.waiting"
     stop = stop or _record_waiting(workspace, actor, wish, run_key)
-    press = _record_press(stop, actor, wish, key, "waiting")
+    press = record_press(stop, actor, wish, key, "waiting")
     told = {"run_key": run_key, "note": wish.note, "ignored": wish.ignored}
     record(workspace, Line(kind, actor.id, told, stop_id=stop.pk))
     return StopAnswer(stop, press)
@@ -333,6 +335,8 @@ def bind(stop: StopRequest, run: Run) -> Line:
         version_after=run.cancel_version,
         deadline_at=now + timedelta(seconds=stop.deadline_s),
     )
+    if stop.mode == Mode.ABANDON:
+        close(stop, "fenced")
     return Line(
         "stop.bound",
         stop.actor,
@@ -349,11 +353,30 @@ def close(stop: StopRequest, because: str) -> None:
     )
 
 
+@stop_verb
+def force_deadline(*, actor: Actor, run_id: str) -> StopRequest | None:
+    """Let the deadline of the stop in force pass now; the next drain acts on it.
+
+    None when no stop is in force, or its deadline passed before. Raises NotFound, NotAllowed.
+    """
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None:
+        raise NotFound("run")
+    demand(actor, "stop", run)
+    stop, now = open_stop(run), database_time()
+    rows = StopRequest.objects.filter(pk=stop.pk if stop else "", deadline_at__gt=now)
+    if stop is None or not rows.update(deadline_at=now):
+        return None
+    was = stop.deadline_at.isoformat() if stop.deadline_at else ""
+    record(run, Line("stop.deadline_forced", actor.id, {"was": was}, stop_id=stop.pk))
+    return StopRequest.objects.get(pk=stop.pk)
+
+
 def open_stop(run: Run) -> StopRequest | None:
     """The stop in force on a run, or None."""
     return (
         StopRequest.objects.filter(run=run, superseded_by__isnull=True, closed_at__isnull=True)
-        .order_by("-pk")
+        .order_by("-number")
         .first()
     )
 

@@ -9,16 +9,18 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from . import access, bodies, cursors, stops, wishes
-from .access import Actor, NotAllowed, NotFound
-from .api import MAY_KEY, READ, Cursor, Limit
-from .idempotency import HEADER, reply, send, unquoted
-from .models import InFlight, Press, StopRequest
-from .problems import Problem, not_allowed
-from .schemas import ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
-from .stops import StopAnswer, Wish
-from .store import alongside
-from .tokens import actor_of, home_of, note_use, spaces_of
+from runs import access, bodies, cursors, stops, wishes
+from runs.access import Actor, NotAllowed, NotFound
+from runs.api import MAY_KEY, READ, Cursor, Limit
+from runs.idempotency import HEADER, reply, send, unquoted
+from runs.models import InFlight, Press, StopRequest
+from runs.problems import Problem, not_allowed
+from runs.schemas import ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
+from runs.stops import StopAnswer, Wish
+from runs.store import alongside
+from runs.tokens import actor_of, home_of, note_use, spaces_of
+
+from .ends import abandoned
 
 log = logging.getLogger(__name__)
 PRESS = frozenset({401, 403, 404, 503})
@@ -70,12 +72,12 @@ def _wish(request: HttpRequest) -> Wish:
     return wishes.read_wish(data, request.headers)
 
 
-def press(request: HttpRequest, wish: Wish, **target: str) -> HttpResponse:
+def press(request: HttpRequest, wish: Wish, **target: Any) -> HttpResponse:
     """One press, and the answer that its own transaction held at its commit."""
     actor, told = actor_of(request), _Told()
     try:
         with alongside(told.keep):
-            answer = stops.request_stop(actor=actor, wish=wish, **target)
+            answer = stops.request_stop(actor=actor, wish=wish, ends=abandoned, **target)
     except (NotFound, NotAllowed):
         raise
     except Exception as error:

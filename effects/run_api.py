@@ -26,7 +26,8 @@ from runs.tokens import actor_of, home_of, spaces_of
 from . import ends
 from .close import outcome
 from .models import Effect, Settlement
-from .schemas import CompleteIn, FailIn, RunOut, RunsOut, run_out
+from .resume import NotResumed, Resumed, resume
+from .schemas import CompleteIn, FailIn, ResumeIn, RunOut, RunsOut, run_out
 
 Words = Annotated[str, sized(200), AfterValidator(plain)]
 NAMED = 50  # how many open permits and steps a refusal to complete names
@@ -126,6 +127,33 @@ def _not_quiet(run_id: str) -> Problem:
         "Report the permits and finish or release the steps named here, then complete the run.",
         permits=[{"id": permit.pk, "effect_key": permit.effect_key} for permit in permits],
         steps=[{"id": step.pk, "key": step.key, "status": step.status} for step in steps],
+    )
+
+
+@router.post("/runs/{id:run_id}/resume", response={200: RunOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)
+def resume_run(request: HttpRequest, run_id: str, body: ResumeIn) -> HttpResponse:
+    """A decision to go on with a paused run. It starts nothing; a refusal is the list per effect."""
+
+    def decide() -> Resumed | NotResumed:
+        return resume(actor=actor_of(request), run_id=run_id, stop_id=body.stop_id, reason=body.reason)
+
+    def answer(decided: Resumed | NotResumed) -> Reply:
+        if isinstance(decided, NotResumed):
+            problem = _not_resumed(decided)
+            return reply(problem.status, problem.document)
+        return reply(200, one(request, decided.run.pk))
+
+    return once(request, decide, answer, required=False)
+
+
+def _not_resumed(decided: NotResumed) -> Problem:
+    name = "nothing-to-resume" if decided.reason in ("running", "ended") else "not-resumed"
+    return Problem(
+        name,
+        decided.sentence,
+        reason=decided.reason,
+        run_status=decided.run.status,
+        effects=[vars(item) for item in decided.items[:NAMED]],
     )
 
 

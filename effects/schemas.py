@@ -117,6 +117,13 @@ class CompleteIn(In):
     summary: Note = ""
 
 
+class ResumeIn(In):
+    """A resume decision: why, and about which stop it is (a later stop beats it)."""
+
+    reason: Note = ""
+    stop_id: ShortName = ""
+
+
 class FailIn(In):
     """The runtime's word that the run failed."""
 

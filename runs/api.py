@@ -22,7 +22,7 @@ from .fields import BIGGEST
 from .guard import Ask, Opened, Refusal
 from .idempotency import Reply, once, reply, send
 from .models import Evidence, EvidencePayload, Permit, Run, RunStatus, Seal, Step, StepStatus
-from .problems import Problem, invalid
+from .problems import invalid
 from .schemas import (
     ClaimIn,
     EvidenceOut,
@@ -31,7 +31,6 @@ from .schemas import (
     LookOut,
     NewPermitIn,
     NewStepIn,
-    Nothing,
     PermitAnswer,
     ProblemOut,
     ReleaseIn,
@@ -92,17 +91,6 @@ def heartbeat(request: HttpRequest, run_id: str, body: HeartbeatIn) -> HttpRespo
         renewed=heard.renewed,
     )
     return send(reply(200, told.wire()))
-
-
-@router.post("/runs/{id:run_id}/resume", response={200: ProblemOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)
-def resume(request: HttpRequest, run_id: str, body: Nothing) -> HttpResponse:
-    """Always 409 so far: no run can be paused yet, so there is nothing to resume."""
-    run = find_run(actor_of(request), run_id)
-    raise Problem(
-        "nothing-to-resume",
-        "Only a paused run is resumed, by a person. Start a new run from this one's evidence.",
-        run_status=run.status,
-    )
 
 
 # steps --------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-recorded": (503, "Your stop is not confirmed"),
     "nothing-dispatched": (409, "This step crossed no boundary"),
     "nothing-to-resume": (409, "There is nothing to resume"),
+    "not-resumed": (409, "The run was not resumed"),
     "run-key-reused": (422, "This run key belongs to another run"),
     "stale-version": (409, "The run goes on at another version"),
     "stopped": (409, "The gate is shut"),
@@ -49,7 +50,13 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 }
 MEDIA_TYPE = "application/problem+json"
 REFUSED = {STOPPED: "stopped", STALE: "stale-version", LOST: "lost-claim"}
-SCOPES = {"read": "runs:read", "write": "runs:write", "stop": "stop:write", "kinds": "kinds:write"}
+SCOPES = {
+    "read": "runs:read",
+    "write": "runs:write",
+    "stop": "stop:write",
+    "resume": "resume:write",
+    "kinds": "kinds:write",
+}
 # Errors that carry their sentence as a docstring; the rooms above add their own.
 NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused"}
 

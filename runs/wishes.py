@@ -21,7 +21,8 @@ from .stops import DEADLINE_S, Wish
 NOTE, REASON, MODE = 2000, 40, 40  # characters that are kept
 SHORTEST_S, LONGEST_S = 1, 86_400
 NAMES_TOLD = 20
-BUILT: tuple[str, ...] = (Mode.CANCEL,)  # the first is the mildest
+BUILT: tuple[str, ...] = (Mode.PAUSE, Mode.CANCEL, Mode.ABANDON)  # the first is the mildest
+USUAL = Mode.CANCEL  # what a press means that says nothing of a mode
 _moment: TypeAdapter[datetime] = TypeAdapter(Moment)
 _key: TypeAdapter[str] = TypeAdapter(Key)
 
@@ -83,8 +84,8 @@ class _Reader:
     def mode(self) -> tuple[str, str]:
         """The mode as it was asked for, and the one that is recorded."""
         asked = self.fields.get("mode")
-        if asked is None:
-            return "", BUILT[0]
+        if asked is None:  # nothing said; or what was said can't be read, and then the mildest it is
+            return "", BUILT[0] if self.ignored else USUAL
         text = shown(asked, MODE) if isinstance(asked, str) else ""
         if text in BUILT:
             return text, text

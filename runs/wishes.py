@@ -21,6 +21,7 @@ from .stops import DEADLINE_S, Wish
 NOTE, REASON, MODE = 2000, 40, 40  # characters that are kept
 SHORTEST_S, LONGEST_S = 1, 86_400
 NAMES_TOLD = 20
+KNOWN = frozenset({"mode", "reason", "note", "deadline_s", "requested_at", "run_key"})
 BUILT: tuple[str, ...] = (Mode.PAUSE, Mode.CANCEL, Mode.ABANDON)  # the first is the mildest
 USUAL = Mode.CANCEL  # what a press means that says nothing of a mode
 _moment: TypeAdapter[datetime] = TypeAdapter(Moment)
@@ -84,8 +85,9 @@ class _Reader:
     def mode(self) -> tuple[str, str]:
         """The mode as it was asked for, and the one that is recorded."""
         asked = self.fields.get("mode")
-        if asked is None:  # nothing said; or what was said can't be read, and then the mildest it is
-            return "", BUILT[0] if self.ignored else USUAL
+        if asked is None:  # nothing was said; or what was said can't be read, and then the mildest it is
+            odd = bool(self.ignored) or not KNOWN.issuperset(self.fields)
+            return "", BUILT[0] if odd else USUAL
         text = shown(asked, MODE) if isinstance(asked, str) else ""
         if text in BUILT:
             return text, text
@@ -127,8 +129,7 @@ class _Reader:
             return None
 
     def unknown(self) -> None:
-        known = {"mode", "reason", "note", "deadline_s", "requested_at", "run_key"}
-        names = [name for name in self.fields if name not in known]
+        names = [name for name in self.fields if name not in KNOWN]
         self.ignored.extend(f"unknown field: {shown(name, 40)}" for name in names[:NAMES_TOLD])
         if len(names) > NAMES_TOLD:
             self.ignored.append(f"{len(names) - NAMES_TOLD} more unknown fields")

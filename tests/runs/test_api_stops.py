@@ -119,9 +119,8 @@ ODD: dict[str, tuple[bytes, list[str]]] = {
     "too deep": (b"[" * 200_000, ["body: it could not be read"]),
     "too large": (b'{"note": "' + b"x" * bodies.LIMIT + b'"}', [f"body: larger than {bodies.LIMIT} bytes"]),
     "an unknown field": (b'{"colour": 1}', ["unknown field: colour"]),
-    "an unknown mode": (b'{"mode": "kill"}', ["mode: recorded as cancel"]),
-    "a mode that is not built": (b'{"mode": "pause"}', ["mode: recorded as cancel"]),
-    "a mode of another type": (b'{"mode": [1]}', ["mode: recorded as cancel"]),
+    "an unknown mode": (b'{"mode": "kill"}', ["mode: recorded as pause"]),
+    "a mode of another type": (b'{"mode": [1]}', ["mode: recorded as pause"]),
     "a deadline as a fraction": (b'{"deadline_s": 1.5}', ["deadline_s"]),
     "a deadline of yes": (b'{"deadline_s": true}', ["deadline_s"]),
     "a deadline before now": (b'{"deadline_s": -1}', ["deadline_s"]),
@@ -135,6 +134,19 @@ ODD: dict[str, tuple[bytes, list[str]]] = {
 }
 
 
+# What can't be understood holds the run in the mildest mode; the rest is the usual one, cancel.
+UNREADABLE = {
+    *("no JSON", "no UTF-8", "a list", "null", "NaN", "too deep", "too large"),
+    *("an unknown field", "an unknown mode", "a mode of another type", "a field with a hostile name"),
+}
+
+
+@pytest.mark.parametrize("mode", ["pause", "cancel", "abandon"])
+def test_a_mode_is_taken_at_its_word(agent: Wire, mode: str) -> None:
+    said = agent.stop(agent.run(), {"mode": mode, "colour": 1})
+    assert (said.status, said.data["mode"]) == (201, mode)
+
+
 @pytest.mark.parametrize("name", ODD)
 def test_a_stop_is_recorded_whatever_its_body_holds(agent: Wire, name: str) -> None:
     raw, ignored = ODD[name]
@@ -143,10 +155,11 @@ def test_a_stop_is_recorded_whatever_its_body_holds(agent: Wire, name: str) -> N
     assert said.status == 201, said.text
     assert len(said.data["ignored"]) == len(ignored)
     assert all(told.startswith(part) for told, part in zip(said.data["ignored"], ignored, strict=True))
-    assert said.data["mode"] == "cancel"
+    mode = "pause" if name in UNREADABLE else "cancel"
+    assert said.data["mode"] == mode
     stop, press = StopRequest.objects.get(), Press.objects.get()
-    assert (stop.mode, press.ignored) == ("cancel", said.data["ignored"])
-    assert Run.objects.get().status in ("CANCELLING", "CANCELLED")
+    assert (stop.mode, press.ignored) == (mode, said.data["ignored"])
+    assert Run.objects.get().status == ("PAUSING" if mode == "pause" else "CANCELLING")
 
 
 @pytest.mark.parametrize("key", ["x" * 256, "with space", "tab\tkey", '""', "é"])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from runs.evidence import canonical, digest, seal_stream
-from runs.models import Permit, Refusal, Run, Step, Worker
+from runs.models import Permit, Refusal, Run, Step, Worker, Workspace
 from tests.wire import Json, Wire, agent_of
 from tests.worlds import World, in_seconds, lapse
 
@@ -183,10 +183,28 @@ def test_a_lost_lease_is_not_renewed(agent: Wire, run: Json) -> None:
     assert agent.call("POST", f"/runs/{run['id']}/heartbeat", body).data["renewed"] == 0
 
 
-def test_there_is_nothing_to_resume_yet(agent: Wire, run: Json) -> None:
-    said = agent.call("POST", f"/runs/{run['id']}/resume")
+def test_a_resume_is_asked_for_with_its_own_scope(agent: Wire, run: Json) -> None:
+    path = f"/runs/{run['id']}/resume"
+    assert agent.call("POST", path, {}).problem == "not-allowed"
+    keeper = agent_of(Workspace.objects.get(name="Finance"), "resume:write", "stop:write")
+    said = keeper.call("POST", path, {})
     assert (said.status, said.problem, said.data["run_status"]) == (409, "nothing-to-resume", "ACTIVE")
     assert Run.objects.get().cancel_version == 1
+
+
+def test_a_refused_resume_is_the_list_and_a_granted_one_the_run(agent: Wire, run: Json) -> None:
+    keeper = agent_of(Workspace.objects.get(name="Finance"), "resume:write", "stop:write")
+    permit, path = agent.permitted(run)["permit"], f"/runs/{run['id']}/resume"
+    keeper.stop(run, {"mode": "pause"})
+    draining = keeper.call("POST", path, {})
+    assert (draining.status, draining.problem, draining.data["reason"]) == (409, "not-resumed", "draining")
+    agent.report(permit, "unknown")
+    waits = keeper.call("POST", path, {})
+    assert (waits.status, waits.data["reason"]) == (409, "must wait")
+    assert [(e["key"], e["answer"]) for e in waits.data["effects"]] == [("charge:7", "must wait")]
+    agent.report(permit, "applied")
+    done = keeper.call("POST", path, {"reason": "morning"})
+    assert (done.status, done.data["status"], done.data["cancel_version"]) == (200, "ACTIVE", 3)
 
 
 # --- Evidence ---------------------------------------------------------------------------------------------

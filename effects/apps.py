@@ -5,3 +5,10 @@ class EffectsConfig(AppConfig):
     name = "effects"
     verbose_name = "Effects"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from runs import stops
+
+        from . import ends
+
+        stops.follow(ends.stopped)

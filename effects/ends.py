@@ -6,7 +6,7 @@ from runs import drain, steps, stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import STALE, STOPPED, Refusal, lock_run
-from runs.models import Evidence, Run, RunStatus
+from runs.models import Evidence, Mode, Run, RunStatus, StopRequest
 from runs.store import verb
 
 from . import close
@@ -100,8 +100,13 @@ def _lose_all(run: Run, actor: Actor, why: str, *, ask: bool = True) -> list[Lin
     return lines
 
 
-def abandoned(run: Run, actor: Actor) -> list[Line]:
-    """What an abandoned run's effects become, in the stop's own transaction: we ask nobody any more."""
+def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    """What a stop does to the effects of its run, in its own transaction; only an abandon ends any."""
+    return _abandon(run, actor) if stop.mode == Mode.ABANDON and not stop.finished_before else []
+
+
+def _abandon(run: Run, actor: Actor) -> list[Line]:
+    """We ask nobody any more."""
     lines = close.never_start(run, actor.id)
     lines += _lose_all(run, actor, "we gave up waiting while it was in progress", ask=False)
     Effect.objects.filter(run=run, next_check_at__isnull=False).update(next_check_at=None)

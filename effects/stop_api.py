@@ -20,8 +20,6 @@ from runs.stops import StopAnswer, Wish
 from runs.store import alongside
 from runs.tokens import actor_of, home_of, note_use, spaces_of
 
-from .ends import abandoned
-
 log = logging.getLogger(__name__)
 PRESS = frozenset({401, 403, 404, 503})
 router = Router(by_alias=True)
@@ -77,7 +75,7 @@ def press(request: HttpRequest, wish: Wish, **target: Any) -> HttpResponse:
     actor, told = actor_of(request), _Told()
     try:
         with alongside(told.keep):
-            answer = stops.request_stop(actor=actor, wish=wish, ends=abandoned, **target)
+            answer = stops.request_stop(actor=actor, wish=wish, **target)
     except (NotFound, NotAllowed):
         raise
     except Exception as error:

@@ -52,13 +52,20 @@ STRONGER: dict[str, frozenset[str]] = {
     **{status: frozenset() for status in FINAL},
 }
 
-# What a room above ends in the same transaction when a run is abandoned: its effects.
-Ends = Callable[[Run, Actor], list[Line]]
+# What rooms above do to their own rows in the transaction of a stop, also of a finished run; registered
+# when they load, so that no caller can forget it. They return the lines of it, and touch no run or step.
+Follower = Callable[[Run, StopRequest, Actor], list[Line]]
+_followers: list[Follower] = []
 
 
-def nothing_ends(run: Run, actor: Actor) -> list[Line]:
-    """For runs without effects."""
-    return []
+def follow(follower: Follower) -> None:
+    """Have `follower` called, under the run's lock, for each stop that is recorded; registered once."""
+    if follower not in _followers:
+        _followers.append(follower)
+
+
+def _followed(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    return [line for follower in _followers for line in follower(run, stop, actor)]
 
 
 @dataclass(frozen=True)
@@ -95,29 +102,27 @@ def request_stop(
     run_id: str = "",
     workspace_id: str = "",
     run_key: str = "",
-    ends: Ends = nothing_ends,
 ) -> StopAnswer:
     """Record a stop of a run, named by id or by (workspace, key); it may not be registered yet.
 
     Once this returns, the stop survives the death of every process. Never refused for a
-    formality. `ends`: what a room above ends in the same transaction when a run is abandoned.
-    Raises NotFound or NotAllowed for those who may not stop it; OperationalError
+    formality. Raises NotFound or NotAllowed for those who may not stop it; OperationalError
     when the database can't answer: NOT recorded, or not known; the same key converges.
     """
     key = wish.key or secrets.token_hex(16)
     if run_id:
-        return _stop_run(actor, wish, key, run_id, ends)
+        return _stop_run(actor, wish, key, run_id)
     found = Run.objects.filter(workspace_id=workspace_id, key=run_key).values_list("pk").first()
     if found is not None:
-        return _stop_run(actor, wish, key, found[0], ends)
+        return _stop_run(actor, wish, key, found[0])
     answer = _wait_for_run(actor, wish, key, workspace_id, run_key)
     if isinstance(answer, str):  # registered in between
-        return _stop_run(actor, wish, key, answer, ends)
+        return _stop_run(actor, wish, key, answer)
     return answer
 
 
 @stop_verb
-def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str, ends: Ends) -> StopAnswer:
+def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
     run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
     if run is None:
         raise NotFound("run")
@@ -126,7 +131,7 @@ def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str, ends: Ends) -> St
     if again is not None:
         return again
     if wish.mode in STRONGER[run.status]:
-        return _fence(run, actor, wish, key, ends)
+        return _fence(run, actor, wish, key)
     return _join(run, actor, wish, key)
 
 
@@ -135,7 +140,7 @@ def _pressed_before(actor: Actor, key: str, where: Q) -> StopAnswer | None:
     return StopAnswer(press.stop, press, repeated=True) if press else None
 
 
-def _fence(run: Run, actor: Actor, wish: Wish, key: str, ends: Ends) -> StopAnswer:
+def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Bump, hold or withhold, list what is in flight, answer; a weaker stop before it is superseded."""
     before, weaker = run.cancel_version, open_stop(run)
     MOVES[wish.mode](run)
@@ -148,8 +153,9 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str, ends: Ends) -> StopAnsw
     lines = _lines_of_stop(stop, press, touched, permits)
     if weaker is not None:
         lines.append(_supersede(weaker, stop))
+    lines += _followed(run, stop, actor)
     if wish.mode == Mode.ABANDON:
-        lines += [*ends(run, actor), _closed(stop, "fenced")]
+        lines.append(_closed(stop, "fenced"))
     record(run, *lines)
     return StopAnswer(stop, press)
 
@@ -242,9 +248,10 @@ def _lines_of_stop(stop: StopRequest, press: Press, touched: list[Step], permits
 def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Already stopping, or finished: keep the press with the stop that is there."""
     stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-number").first()
-    finished = run.status in FINAL
+    finished, after = run.status in FINAL, []
     if stop is None:
         stop = _record_after_the_end(run, actor, wish)
+        after = _followed(run, stop, actor)
     press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
     line = Line(
         "stop.after_end" if finished else "stop.joined",
@@ -253,7 +260,7 @@ def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
         stop_id=stop.pk,
         current_version=run.cancel_version,
     )
-    record(run, line)
+    record(run, line, *after)
     return StopAnswer(stop, press)
 
 

@@ -23,7 +23,6 @@ from dashboard.pages.facts import Facts, name_actors
 from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
 from dashboard.pages.stages import clock
-from effects.ends import abandoned
 from runs import access, stops
 from runs.models import Press, Run, RunStatus
 from runs.store import alongside, database_time
@@ -157,7 +156,7 @@ def press(request: HttpRequest, run_id: str) -> HttpResponse:
     wish, said = wish_of(request.POST.dict()), Said()
     try:
         with alongside(said.keep):
-            stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id, ends=abandoned)
+            stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id)
     except (access.NotFound, access.NotAllowed):
         raise
     except Exception:

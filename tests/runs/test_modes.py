@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from effects import drain, settle
-from effects.ends import abandoned
 from effects.models import Effect
 from effects.resume import NotResumed, Resumed, resume
 from runs import admission, gate, stops
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 def press(world: World, run: Run, mode: str, **words: object) -> stops.StopAnswer:
     wish = stops.Wish(mode=mode, **words)  # type: ignore[arg-type]
-    return stops.request_stop(actor=world.alice, wish=wish, run_id=run.pk, ends=abandoned)
+    return stops.request_stop(actor=world.alice, wish=wish, run_id=run.pk)
 
 
 # From (status of the run, mode of the stop there) and a new mode: the status after, and the answer.

@@ -25,6 +25,7 @@ import effects.api
 import effects.run_api
 import effects.stop_api
 import runs.api
+import runs.rules_api
 from runs import access, bodies, problems
 from runs.api import READ
 from runs.idempotency import reply, send
@@ -76,7 +77,13 @@ api = Api(
     docs_url=None,
     urls_namespace="api",
 )
-for router in (effects.run_api.router, runs.api.router, effects.api.router, effects.stop_api.router):
+for router in (
+    effects.run_api.router,
+    runs.api.router,
+    effects.api.router,
+    effects.stop_api.router,
+    runs.rules_api.router,
+):
     api.add_router("", router)
 
 

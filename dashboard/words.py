@@ -313,6 +313,7 @@ EVENT = {
     "retry.scheduled": "Retry scheduled",
     "retry.due": "Retry due",
     "report.issued": "Report issued",
+    "rules.changed": "Rules of the workspace changed",
     "token.issued": "Token issued",
     "token.revoked": "Token revoked",
     "member.added": "Person added",

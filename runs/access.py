@@ -30,7 +30,7 @@ ROLE_MAY: dict[str, frozenset[str]] = {
     Role.OPERATOR: frozenset({"read", "stop", "resume", "resolve", "demo"}),
     Role.REVIEWER: frozenset({"read", "stop", "resume", "resolve", "demo", "approve", "release"}),
     Role.ADMIN: frozenset(
-        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin", "kinds"}
+        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin", "kinds", "rules"}
     ),
 }
 SCOPE_MAY: dict[str, frozenset[str]] = {
@@ -39,6 +39,7 @@ SCOPE_MAY: dict[str, frozenset[str]] = {
     "stop:write": frozenset({"read", "stop"}),
     "resume:write": frozenset({"read", "resume"}),
     "kinds:write": frozenset({"read", "kinds"}),
+    "rules:write": frozenset({"read", "rules"}),
 }
 
 
@@ -59,7 +60,7 @@ SET_UP = Actor("system:set-up", via="system")  # whoever holds the machine: comm
 OURS: dict[str, tuple[Actor, frozenset[str]]] = {
     SYSTEM.id: (SYSTEM, frozenset({"read", "write", "stop"})),
     EXECUTOR.id: (EXECUTOR, frozenset({"read", "write", "stop"})),
-    SET_UP.id: (SET_UP, frozenset({"admin", "kinds"})),
+    SET_UP.id: (SET_UP, frozenset({"admin", "kinds", "rules"})),
 }
 
 

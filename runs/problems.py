@@ -38,6 +38,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "nothing-dispatched": (409, "This step crossed no boundary"),
     "nothing-to-resume": (409, "There is nothing to resume"),
     "not-resumed": (409, "The run was not resumed"),
+    "rules-changed": (409, "The rules were changed meanwhile"),
     "run-key-reused": (422, "This run key belongs to another run"),
     "stale-version": (409, "The run goes on at another version"),
     "stopped": (409, "The gate is shut"),
@@ -56,6 +57,7 @@ SCOPES = {
     "stop": "stop:write",
     "resume": "resume:write",
     "kinds": "kinds:write",
+    "rules": "rules:write",
 }
 # Errors that carry their sentence as a docstring; the rooms above add their own.
 NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused"}

@@ -26,6 +26,7 @@ SCOPES = {
     "runs:read": "read runs, evidence and reports",
     "stop:write": "stop any run of this workspace",
     "kinds:write": "register effect kinds",
+    "rules:write": "change the rules of this workspace",
 }
 PRESET = {"runs:write", "runs:read", "stop:write"}
 

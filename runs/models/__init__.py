@@ -2,6 +2,7 @@
 
 from .evidence import Evidence, EvidencePayload, Seal
 from .people import Membership, Role, Token, User
+from .rules import RulesRow
 from .run import (
     BUSY,
     FINAL,
@@ -43,6 +44,7 @@ __all__ = [
     "Press",
     "Refusal",
     "Role",
+    "RulesRow",
     "Run",
     "RunStatus",
     "Seal",

@@ -21,7 +21,7 @@ BODIES: dict[str, Json] = {
     "complete_run": {"seen_version": 1},
     "fail_run": {},
     "heartbeat": SEEN,
-    "resume": {},
+    "resume_run": {},
     "add_step": {"key": "pay", "class": "read", "claim": SEEN},
     "claim_step": SEEN,
     "release_step": {"claim_token": "t"},

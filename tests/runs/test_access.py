@@ -18,20 +18,24 @@ from tests.worlds import World, a_person, a_run, a_token, a_workspace, in_second
 
 pytestmark = pytest.mark.django_db
 
-ACTIONS = ["read", "write", "stop", "resume", "resolve", "approve", "release", "admin", "kinds", "demo"]
+ACTIONS = [
+    *("read", "write", "stop", "resume", "resolve", "approve"),
+    *("release", "admin", "kinds", "rules", "demo"),
+]
 # Written from the list of roles: viewer reads · operator stops, escalates, resumes, resolves with evidence ·
 # reviewer approves, rejects, releases too · admin has members, tokens, policies, kinds as well.
 ROLES = {
     "viewer": "read",
     "operator": "read stop resume resolve demo",
     "reviewer": "read stop resume resolve demo approve release",
-    "admin": "read stop resume resolve demo approve release admin kinds",
+    "admin": "read stop resume resolve demo approve release admin kinds rules",
 }
 SCOPES = {
     "runs:read": "read",
     "runs:write": "read write",
     "stop:write": "read stop",
     "kinds:write": "read kinds",
+    "rules:write": "read rules",
 }
 
 
@@ -260,7 +264,7 @@ def test_the_gate_asks_for_the_right_itself_whatever_was_asked_before(
 def test_only_our_own_three_actors_are_trusted_without_rows(world: World) -> None:
     for actor in (SYSTEM, EXECUTOR):
         assert allowed(actor, world.workspace) == {"read", "write", "stop"}
-    assert allowed(SET_UP, world.workspace) == {"admin", "kinds"}
+    assert allowed(SET_UP, world.workspace) == {"admin", "kinds", "rules"}
     for actor in (SYSTEM, EXECUTOR, SET_UP):
         forged = Actor(actor.id, via="system")
         with pytest.raises(NotFound):

@@ -1,0 +1,155 @@
+"""The rules of a workspace: what its admins decided beforehand for all its runs.
+
+One validated row with a version; without one the defaults hold. (A policy is a scope of a stop; the
+rules are not.) Whoever decides under a lock calls `rules_of` after it, in a statement of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .access import Actor, NotFound, demand_workspace
+from .evidence import Line, record
+from .fields import Class, plain, sized, visible
+from .models import RulesRow, Workspace
+from .store import Now, database_time, verb
+
+DAY_S = 86_400
+
+
+class ApprovalRule(BaseModel):
+    """Effects that people approve first: of this kind, of this class, with this text in their amount.
+
+    What is left out matches anything; at least one of the three is given. `expires_s`: how long an
+    approval that is asked for may take, in seconds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    kind: Annotated[str, sized(120), AfterValidator(visible)] = ""
+    op_class: Class | None = Field(default=None, alias="class")
+    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    approvals: Annotated[int, Field(strict=True, ge=1, le=9)] = 1
+    expires_s: Annotated[int, Field(strict=True, ge=60, le=30 * DAY_S)] = DAY_S
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if not (self.kind or self.op_class or self.amount):
+            raise PydanticCustomError("approval_rule", "Give a kind, a class or a text of the amount")
+        return self
+
+    def matches(self, kind: str, op_class: str, amount: str) -> bool:
+        """Whether an effect of this kind, class and amount text falls under it."""
+        return (
+            self.kind in ("", kind)
+            and self.op_class in (None, op_class)
+            and self.amount.casefold() in amount.casefold()
+        )
+
+
+def _each_once(classes: tuple[Class, ...]) -> tuple[Class, ...]:
+    if "approval_wait" in classes:
+        raise PydanticCustomError("classes", "An approval wait is no cleanup")
+    return tuple(sorted(set(classes)))
+
+
+class Rules(BaseModel):
+    """All rules of a workspace, with their defaults.
+
+    partial_output: what is kept of a model turn that a stop cut off. cleanup_classes: what a step
+    declared as cleanup may be during a stop. silent_stop: the mode of the stop that is recorded for a
+    silent run; null records none. approvals: which effects people approve first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    partial_output: Literal["keep", "drop"] = "keep"
+    cleanup_classes: Annotated[tuple[Class, ...], AfterValidator(_each_once)] = Field(
+        default=("read", "workspace_change"), max_length=20
+    )
+    silent_stop: Literal["pause", "cancel", "abandon"] | None = None
+    approvals: tuple[ApprovalRule, ...] = Field(default=(), max_length=50)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """As JSON, the way the row, the wire and the evidence hold it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def approval_for(self, kind: str, op_class: str, amount: str) -> ApprovalRule | None:
+        """The strictest rule for such an effect: most approvals, then the earliest end; None: no rule."""
+        found = [rule for rule in self.approvals if rule.matches(kind, op_class, amount)]
+        return max(found, key=lambda rule: (rule.approvals, -rule.expires_s), default=None)
+
+
+DEFAULTS = Rules()
+FIELDS = tuple(Rules.model_fields)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The rules in force; `version` 0 and no author while they are the defaults."""
+
+    workspace_id: str
+    version: int
+    rules: Rules
+    changed_by: str = ""
+    changed_at: datetime | None = None
+
+
+class RulesChanged(Exception):
+    """Somebody else changed the rules meanwhile. What they wrote stands; nothing was changed."""
+
+    def __init__(self, standing: Standing) -> None:
+        super().__init__(standing.version)
+        self.standing = standing
+
+
+def rules_of(workspace_id: str) -> Rules:
+    """The rules of a workspace now, in one query; the defaults where nobody changed them."""
+    return standing(workspace_id).rules
+
+
+def standing(workspace_id: str) -> Standing:
+    """As `rules_of`, with their version and who wrote them."""
+    row = RulesRow.objects.filter(pk=workspace_id).first()
+    if row is None:
+        return Standing(workspace_id, 0, DEFAULTS)
+    return Standing(workspace_id, row.version, Rules.model_validate(row.body), row.changed_by, row.changed_at)
+
+
+@verb
+def change_rules(*, actor: Actor, workspace_id: str, version: int, rules: Rules) -> Standing:
+    """Put new rules in the place of those of `version` (0: the defaults).
+
+    The same rules again change nothing, leave no line, and are answered whatever the version. Raises
+    NotFound, NotAllowed, RulesChanged.
+    """
+    workspace = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace_id).first()
+    if workspace is None:
+        raise NotFound("workspace")
+    demand_workspace(actor, "rules", workspace_id)
+    was = standing(workspace_id)
+    if rules == was.rules:
+        return was
+    if was.version != version:
+        raise RulesChanged(was)
+    _write(workspace, actor, was, rules)
+    return standing(workspace_id)
+
+
+def _write(workspace: Workspace, actor: Actor, was: Standing, rules: Rules) -> None:
+    told = {"body": rules.kept, "changed_by": actor.id}
+    rows = RulesRow.objects.filter(pk=workspace.pk, version=was.version)
+    if not rows.update(version=was.version + 1, changed_at=Now(), **told):
+        RulesRow.objects.create(workspace=workspace, changed_at=database_time(), **told)
+    before, after = was.rules.kept, rules.kept
+    names = [name for name in FIELDS if before[name] != after[name]]
+    payload = {
+        "version": was.version + 1,
+        "was": {name: before[name] for name in names},
+        "now": {name: after[name] for name in names},
+    }
+    record(workspace, Line("rules.changed", actor.id, payload))

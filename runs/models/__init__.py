@@ -2,6 +2,7 @@
 
 from .evidence import Evidence, EvidencePayload, Seal
 from .people import Membership, Role, Token, User
+from .restore import Restore
 from .rules import RulesRow
 from .run import (
     BUSY,
@@ -43,6 +44,7 @@ __all__ = [
     "Policy",
     "Press",
     "Refusal",
+    "Restore",
     "Role",
     "RulesRow",
     "Run",

@@ -5,6 +5,7 @@ Everything sent here dies with the process. That is fine: the sweeper finds due 
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,9 @@ from celery.worker import WorkController, state
 
 log = logging.getLogger(__name__)
 THREADS = 16
+# One process does everything, and whoever holds SQLite's write lock lets go of the interpreter at each
+# statement. Beside a busy thread it would get it back after Python's usual 5 ms, each time.
+TURN_S = 0.0005
 
 
 class Worker(WorkController):
@@ -84,6 +88,8 @@ def running(app: Celery, *, threads: int = THREADS) -> Iterator[Callable[[], boo
     worker, stopping = _worker(app, threads), threading.Event()
     working = threading.Thread(target=worker.start, name="worker", daemon=True)
     ticking = threading.Thread(target=tick, args=(app, periodic(app), stopping), name="ticker", daemon=True)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_S)
     working.start()
     if not worker.started.wait(20):
         raise RuntimeError("The embedded worker did not start within 20 seconds.")
@@ -97,3 +103,4 @@ def running(app: Celery, *, threads: int = THREADS) -> Iterator[Callable[[], boo
         nudge(app)
         working.join(30)
         state.should_stop = None
+        sys.setswitchinterval(usual)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -83,11 +84,13 @@ def test_lines_that_are_written_at_once_are_numbered_without_a_gap_and_no_reader
             world.claimed(run, f"step-{worker}-{n}")
 
     def follow() -> None:
-        """As a page does: what is newer than the last line seen."""
+        """As a page does, which waits between its questions: without the pause this thread keeps taking
+        the interpreter from the writer in its turn, who lets go of it at each statement."""
         while len(read) < 1 + 4 * 12 * 2:
             after = read[-1] if read else 0
             newer = Evidence.objects.filter(stream=run.pk, seq__gt=after).order_by("seq")
             read.extend(newer.values_list("seq", flat=True))
+            time.sleep(0.001)
 
     assert together([follow, *[partial(write, n) for n in range(4)]]) == [None] * 5
     assert read == list(range(1, 1 + 1 + 4 * 12 * 2))

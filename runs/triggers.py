@@ -68,6 +68,21 @@ RULES: list[Rule] = [
         " WHERE s.id = NEW.session_id AND s.gate = 'OPEN' AND s.epoch = NEW.session_epoch))",
         "no run is admitted past a shut gate",
     ),
+    Rule(
+        "run_parent_stays",
+        "runs_run",
+        "UPDATE",
+        "OLD.parent_id <> NEW.parent_id OR (OLD.parent_id IS NULL AND NEW.parent_id IS NOT NULL)"
+        " OR (OLD.parent_id IS NOT NULL AND NEW.parent_id IS NULL)",
+        "the parent of a run is fixed at its admission",
+    ),
+    Rule(
+        "run_is_not_its_own_parent",
+        "runs_run",
+        "INSERT",
+        "NEW.parent_id = NEW.id",
+        "a run is not its own parent",
+    ),
     Rule("run_stays", "runs_run", "DELETE", "1=1", "a run is never deleted; retention empties bodies"),
     *append_only("runs_evidence"),
     *append_only("runs_seal"),

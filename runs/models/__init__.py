@@ -19,16 +19,17 @@ from .run import (
     RunStatus,
     Step,
     StepStatus,
-    Worker,
 )
 from .scope import Gate, Policy, Session, StopCounter, Workspace
 from .stop import IdempotencyRecord, InFlight, Mode, Press, StopRequest
+from .worker import POINTS, Receipt, Worker
 
 __all__ = [
     "BUSY",
     "FINAL",
     "INCONSEQUENTIAL",
     "NOT_DISPATCHED",
+    "POINTS",
     "STOPPING",
     "Boundary",
     "Evidence",
@@ -43,6 +44,7 @@ __all__ = [
     "PermitState",
     "Policy",
     "Press",
+    "Receipt",
     "Refusal",
     "Restore",
     "Role",

@@ -115,7 +115,8 @@ def _nothing_begun(seen: int, summary: str = "") -> Q:
 class Run(Machine):
     """One execution of an agent or automation.
 
-    `cancel_version` starts at 1 and never falls; `*_epoch` are those of the scopes at admission.
+    `cancel_version` starts at 1 and never falls; `*_epoch` are those of the scopes at admission, and
+    `parent_version` is the parent's then. `silent_at`: not silent before this (runs/receipts.py).
     """
 
     S: ClassVar = RunStatus
@@ -125,6 +126,7 @@ class Run(Machine):
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="runs")
     session = models.ForeignKey(Session, models.PROTECT, null=True, related_name="runs")
     parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")
+    parent_version = models.BigIntegerField(null=True)
     owner = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     key = models.CharField(max_length=200)
     name = models.CharField(max_length=300)
@@ -142,6 +144,7 @@ class Run(Machine):
     silent_after_s = models.PositiveIntegerField(default=900)
     admitted_at = models.DateTimeField(db_default=Now())
     last_heard_at = models.DateTimeField(null=True)
+    silent_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     summary = models.TextField(blank=True)
 
@@ -158,6 +161,11 @@ class Run(Machine):
                 fields=["status"],
                 name="run_stopping",
                 condition=Q(status__in=["PAUSING", "CANCELLING", "CANCELLING_TIMEOUT", "UNKNOWN"]),
+            ),
+            models.Index(
+                fields=["workspace", "silent_at"],
+                name="run_silent",
+                condition=Q(status__in=["ACTIVE", "PAUSING", "CANCELLING", "CANCELLING_TIMEOUT"]),
             ),
         )
 
@@ -476,19 +484,3 @@ class Refusal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.boundary} {self.reason} x{self.count}"
-
-
-class Worker(models.Model):
-    """A process that works on a run: its own statement of the version it holds (a receipt)."""
-
-    run = models.ForeignKey(Run, models.CASCADE, related_name="workers")
-    name = models.CharField(max_length=120)
-    confirmed_version = models.BigIntegerField(null=True)
-    confirmed_at = models.DateTimeField(null=True)
-    last_heard_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        constraints = (models.UniqueConstraint(fields=["run", "name"], name="worker_once"),)
-
-    def __str__(self) -> str:
-        return self.name

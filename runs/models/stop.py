@@ -26,7 +26,8 @@ class StopRequest(models.Model):
     """No machine: the stage strip is computed from these moments and from the run.
 
     `gate_at`: no dispatch whose check begins later can succeed (the acknowledgement).
-    `fenced_at`: the list of what was in flight is complete and frozen.
+    `fenced_at`: the list of what was in flight is complete and frozen. `parent_stop`: the stop of the
+    parent run from which this one came; `passed_on_at`: every child registered then was reached.
     """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "stp"))
@@ -57,6 +58,8 @@ class StopRequest(models.Model):
     closed_because = models.CharField(max_length=40, blank=True)
     superseded_by = models.ForeignKey("self", models.PROTECT, null=True, related_name="+")
     released_at = models.DateTimeField(null=True)
+    parent_stop = models.ForeignKey("self", models.PROTECT, null=True, related_name="passed_on")
+    passed_on_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = (
@@ -71,6 +74,11 @@ class StopRequest(models.Model):
         indexes = (
             models.Index(fields=["run", "-id"], name="stop_of_run"),
             models.Index(fields=["deadline_at"], name="stop_open", condition=Q(closed_at__isnull=True)),
+            models.Index(
+                fields=["recorded_at"],
+                name="stop_to_pass_on",
+                condition=Q(run__isnull=False, passed_on_at__isnull=True),
+            ),
         )
 
     def __str__(self) -> str:
@@ -92,6 +100,7 @@ class Press(models.Model):
     note = models.TextField(blank=True)
     ignored = models.JSONField(default=list)
     answer = models.CharField(max_length=16)
+    parent_stop = models.ForeignKey(StopRequest, models.PROTECT, null=True, related_name="+")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["actor", "key", "stop"], name="press_key_once"),)

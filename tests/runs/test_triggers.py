@@ -268,7 +268,7 @@ def test_these_triggers_are_in_force() -> None:
     appended = ["runs_evidence", "runs_seal", "runs_inflight", "effects_report"]
     assert triggers() == {
         *("run_version_never_falls", "run_final_is_final", "run_starts_by_decision"),
-        *("run_behind_a_shut_gate", "run_stays"),
+        *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),
         *(f"{table}_{rule}" for table in appended for rule in ("kept", "stays")),
         *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
         *("effect_stays", "effect_intent_stays"),

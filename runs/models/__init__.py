@@ -22,6 +22,7 @@ from .run import (
 )
 from .scope import Gate, Policy, Session, StopCounter, Workspace
 from .stop import IdempotencyRecord, InFlight, Mode, Press, StopRequest
+from .turn import Turn
 from .worker import POINTS, Receipt, Worker
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "StopCounter",
     "StopRequest",
     "Token",
+    "Turn",
     "User",
     "Worker",
     "Workspace",

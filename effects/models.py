@@ -13,6 +13,8 @@ from runs.machine import Changes, Machine, transition
 from runs.models import OperationClass, Permit, Run, Step, Workspace
 from runs.store import Now, new_id
 
+from .delivery import Channel, Delivery, DeliveryState
+
 
 class Provider(models.TextChoices):
     """Who sends: our executor over HTTP, or the agent itself."""
@@ -147,6 +149,11 @@ class Effect(Machine):
                 name="effect_queued",
                 condition=Q(queued_at__isnull=False),
             ),
+            models.Index(
+                fields=["unknown_since"],
+                name="effect_unknown",
+                condition=Q(settlement="UNKNOWN"),
+            ),
         )
 
     def __str__(self) -> str:
@@ -278,3 +285,17 @@ class Report(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} v{self.version}"
+
+
+__all__ = [
+    "SETTLED",
+    "Channel",
+    "Delivery",
+    "DeliveryState",
+    "Effect",
+    "Ground",
+    "Kind",
+    "Provider",
+    "Report",
+    "Settlement",
+]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from effects import intents, settle
 from effects.intents import Intention, plan_bytes
-from effects.models import Effect, Kind
+from effects.models import Delivery, Effect, Kind
 from effects.settle import Reported, Told
 from runs import access, admission, drain, gate, people, stops
 from runs.access import Actor
@@ -46,7 +46,7 @@ ROLES = {
 }
 PLAN = plan_bytes(none_because="a test")
 _numbers = itertools.count(os.getpid() * 1_000_000)
-Row = TypeVar("Row", Run, Step, Permit, Effect, StopRequest)
+Row = TypeVar("Row", Run, Step, Permit, Effect, Delivery, StopRequest)
 
 
 def number() -> int:
@@ -136,6 +136,27 @@ def an_effect(
         **{"body_digest": "", "plan_digest": "", "parameters_digest": "", **fields},
     )
     return Effect.objects.get(pk=made.pk)
+
+
+def a_delivery(run: Run | None = None, state: str = "QUEUED", **fields: Any) -> Delivery:
+    run = run or a_run()
+    key = fields.pop("key", f"delivery-{number()}")
+    made = Delivery.objects.create(
+        run=run,
+        key=key,
+        title=key,
+        state=state,
+        **{
+            "channel": "outside",
+            "target": "the chat",
+            "content_type": "text/plain",
+            "body_digest": "",
+            "parameters_digest": "",
+            "queued_version": run.cancel_version,
+            **fields,
+        },
+    )
+    return Delivery.objects.get(pk=made.pk)
 
 
 def a_kind(workspace: Workspace, name: str = "bank.charge", **fields: Any) -> Kind:

@@ -7,11 +7,17 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from dashboard.management.commands import diagram
-from effects.models import Effect
+from effects.models import Delivery, Effect
 from runs.diagram import arrows, mermaid, states, table
 from runs.models import Permit, Run, Step
 
-MACHINES = [(Run, "status"), (Step, "status"), (Permit, "state"), (Effect, "settlement")]
+MACHINES = [
+    (Run, "status"),
+    (Step, "status"),
+    (Permit, "state"),
+    (Effect, "settlement"),
+    (Delivery, "state"),
+]
 
 
 @pytest.fixture
@@ -29,10 +35,10 @@ def test_the_documents_show_the_graphs_that_the_machines_have() -> None:
     call_command("diagram", "--check")
 
 
-def test_the_readme_shows_the_run_and_the_states_page_shows_all_four_with_their_tables() -> None:
+def test_the_readme_shows_the_run_and_the_states_page_shows_all_with_their_tables() -> None:
     readme, states_page = (diagram.BLOCK.findall(diagram.read(name)) for name in diagram.DOCUMENTS)
     assert readme == [("diagram", "run")]
-    names = ("run", "step", "permit", "effect")
+    names = ("run", "step", "permit", "effect", "delivery")
     assert states_page == [(what, name) for name in names for what in ("diagram", "arrows")]
 
 

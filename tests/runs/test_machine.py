@@ -1,4 +1,4 @@
-"""Every cell of status by transition of run, step, permit and effect, against tables written by hand."""
+"""Every cell of status by transition of run, step, permit, effect and delivery, against tables written by hand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django_fsm import TransitionNotAllowed
 
-from effects.models import Effect
+from effects.models import Delivery, Effect
 from runs.diagram import arrows
 from runs.machine import JoinedFilter, Machine, MovedByMachine, Refused
 from runs.models import Permit, Run, Step, StepStatus
 from runs.store import Now
-from tests.worlds import a_permit, a_run, a_step, a_workspace, an_effect
+from tests.worlds import a_delivery, a_permit, a_run, a_step, a_workspace, an_effect
 
 pytestmark = pytest.mark.django_db
 
@@ -65,8 +65,30 @@ EFFECT = {
     "UNKNOWN": "confirm>CONFIRMED confirm_partly>PARTIAL deny>NOT_APPLIED accept_unknown>ACCEPTED_UNKNOWN",
     "ACCEPTED_UNKNOWN": "confirm>CONFIRMED confirm_partly>PARTIAL deny>NOT_APPLIED",
 }
-TABLES: dict[type[Machine], dict[str, str]] = {Run: RUN, Step: STEP, Permit: PERMIT, Effect: EFFECT}
-FIELDS: dict[type[Machine], str] = {Run: "status", Step: "status", Permit: "state", Effect: "settlement"}
+DELIVERY = {
+    "QUEUED": "dispatch>DISPATCHED hold>HELD withhold>WITHHELD",
+    "DISPATCHED": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER lose>UNKNOWN take_back>QUEUED",
+    "HELD": "queue_again>QUEUED withhold>WITHHELD",
+    "WITHHELD": "",
+    "HANDED_OVER": "",
+    "NOT_HANDED_OVER": "queue_again>QUEUED withhold>WITHHELD",
+    "UNKNOWN": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER accept_unknown>ACCEPTED_UNKNOWN",
+    "ACCEPTED_UNKNOWN": "",
+}
+TABLES: dict[type[Machine], dict[str, str]] = {
+    Run: RUN,
+    Step: STEP,
+    Permit: PERMIT,
+    Effect: EFFECT,
+    Delivery: DELIVERY,
+}
+FIELDS: dict[type[Machine], str] = {
+    Run: "status",
+    Step: "status",
+    Permit: "state",
+    Effect: "settlement",
+    Delivery: "state",
+}
 
 # How much each move of a run raises `cancel_version`; the others leave it alone.
 RISES = {"pause": 1, "cancel": 1, "abandon": 1, "resume": 1, "restore": 1_000_000}
@@ -84,6 +106,9 @@ ARGUMENTS: dict[tuple[type[Machine], str], Callable[[], tuple[Any, ...]]] = {
     (Effect, "deny"): lambda: ("reported",),
     (Effect, "lose"): lambda: ("the answer was lost",),
     (Effect, "contradict"): lambda: ("the provider says otherwise",),
+    (Delivery, "dispatch"): lambda: (a_permit(),),
+    (Delivery, "queue_again"): lambda: (3,),
+    (Delivery, "lose"): lambda: ("the answer was lost",),
 }
 
 
@@ -93,6 +118,8 @@ def made(model: type[Machine], status: str) -> Any:
         return a_run(status)
     if model is Step:
         return a_step(status=status)
+    if model is Delivery:
+        return a_delivery(state=status)
     return a_permit(state=status) if model is Permit else an_effect(settlement=status)
 
 

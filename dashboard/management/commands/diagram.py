@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from effects.models import Effect
+from effects.models import Delivery, Effect
 from runs.diagram import mermaid, table
 from runs.machine import Machine
 from runs.models import Permit, Run, Step
@@ -20,6 +20,7 @@ MACHINES: dict[str, tuple[type[Machine], str]] = {
     "step": (Step, "status"),
     "permit": (Permit, "state"),
     "effect": (Effect, "settlement"),
+    "delivery": (Delivery, "state"),
 }
 BLOCK = re.compile(r"<!-- (diagram|arrows): (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 

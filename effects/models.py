@@ -14,6 +14,7 @@ from runs.models import OperationClass, Permit, Run, Step, Workspace
 from runs.store import Now, new_id
 
 from .delivery import Channel, Delivery, DeliveryState
+from .review_tables import Approval, Review
 
 
 class Provider(models.TextChoices):
@@ -131,6 +132,7 @@ class Effect(Machine):
     checks = models.PositiveIntegerField(default=0)
     seen_twice = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(null=True)
+    approvals = models.PositiveSmallIntegerField(null=True)  # so many its agent asked for
 
     class Meta:
         constraints = (
@@ -289,6 +291,7 @@ class Report(models.Model):
 
 __all__ = [
     "SETTLED",
+    "Approval",
     "Channel",
     "Delivery",
     "DeliveryState",
@@ -297,5 +300,6 @@ __all__ = [
     "Kind",
     "Provider",
     "Report",
+    "Review",
     "Settlement",
 ]

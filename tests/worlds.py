@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from effects import intents, settle
 from effects.intents import Intention, plan_bytes
-from effects.models import Delivery, Effect, Kind
+from effects.models import Approval, Delivery, Effect, Kind, Review
 from effects.settle import Reported, Told
 from runs import access, admission, drain, gate, people, stops
 from runs.access import Actor
@@ -46,7 +46,7 @@ ROLES = {
 }
 PLAN = plan_bytes(none_because="a test")
 _numbers = itertools.count(os.getpid() * 1_000_000)
-Row = TypeVar("Row", Run, Step, Permit, Effect, Delivery, StopRequest)
+Row = TypeVar("Row", Run, Step, Permit, Effect, Delivery, Approval, Review, StopRequest)
 
 
 def number() -> int:
@@ -165,6 +165,21 @@ def a_kind(workspace: Workspace, name: str = "bank.charge", **fields: Any) -> Ki
     return Kind.objects.create(
         workspace=workspace, name=name, **{**dict.fromkeys(six, "said"), **given, **fields}
     )
+
+
+def a_review(effect: Effect | None = None, **fields: Any) -> Review:
+    effect = effect or an_effect(a_step(status=StepStatus.WAITING_APPROVAL))
+    asked = {"digest": "as approved", "asked_by": "system", "expires_at": in_seconds(600), **fields}
+    named = {"run": effect.run, "step": effect.step, "effect_key": effect.key, "subject_id": effect.pk}
+    made = Review.objects.create(workspace=effect.run.workspace, effect=effect, **named, **asked)
+    return Review.objects.get(pk=made.pk)
+
+
+def an_approval(review: Review | None = None, state: str = "GIVEN", **fields: Any) -> Approval:
+    review = review or a_review()
+    given = {"person": fields.pop("person", None) or a_person("bob"), "digest": review.digest, **fields}
+    made = Approval.objects.create(review=review, state=state, expires_at=review.expires_at, **given)
+    return Approval.objects.get(pk=made.pk)
 
 
 def in_seconds(seconds: float) -> datetime:

@@ -1,4 +1,4 @@
-"""Every cell of status by transition of run, step, permit, effect and delivery, against tables written by hand."""
+"""Every cell of status by transition of run, step, permit, effect, delivery and approval, against tables written by hand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django_fsm import TransitionNotAllowed
 
-from effects.models import Delivery, Effect
+from effects.models import Approval, Delivery, Effect
 from runs.diagram import arrows
 from runs.machine import JoinedFilter, Machine, MovedByMachine, Refused
 from runs.models import Permit, Run, Step, StepStatus
 from runs.store import Now
-from tests.worlds import a_delivery, a_permit, a_run, a_step, a_workspace, an_effect
+from tests.worlds import a_delivery, a_permit, a_run, a_step, a_workspace, an_approval, an_effect
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +65,13 @@ EFFECT = {
     "UNKNOWN": "confirm>CONFIRMED confirm_partly>PARTIAL deny>NOT_APPLIED accept_unknown>ACCEPTED_UNKNOWN",
     "ACCEPTED_UNKNOWN": "confirm>CONFIRMED confirm_partly>PARTIAL deny>NOT_APPLIED",
 }
+APPROVAL = {
+    "GIVEN": "consume>CONSUMED revoke>REVOKED void>VOID expire>EXPIRED",
+    "CONSUMED": "",
+    "REVOKED": "",
+    "VOID": "",
+    "EXPIRED": "",
+}
 DELIVERY = {
     "QUEUED": "dispatch>DISPATCHED hold>HELD withhold>WITHHELD",
     "DISPATCHED": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER lose>UNKNOWN take_back>QUEUED",
@@ -81,6 +88,7 @@ TABLES: dict[type[Machine], dict[str, str]] = {
     Permit: PERMIT,
     Effect: EFFECT,
     Delivery: DELIVERY,
+    Approval: APPROVAL,
 }
 FIELDS: dict[type[Machine], str] = {
     Run: "status",
@@ -88,6 +96,7 @@ FIELDS: dict[type[Machine], str] = {
     Permit: "state",
     Effect: "settlement",
     Delivery: "state",
+    Approval: "state",
 }
 
 # How much each move of a run raises `cancel_version`; the others leave it alone.
@@ -108,6 +117,7 @@ ARGUMENTS: dict[tuple[type[Machine], str], Callable[[], tuple[Any, ...]]] = {
     (Effect, "contradict"): lambda: ("the provider says otherwise",),
     (Delivery, "dispatch"): lambda: (a_permit(),),
     (Delivery, "queue_again"): lambda: (3,),
+    (Approval, "consume"): lambda: (a_permit(), "as approved"),
     (Delivery, "lose"): lambda: ("the answer was lost",),
 }
 
@@ -118,6 +128,8 @@ def made(model: type[Machine], status: str) -> Any:
         return a_run(status)
     if model is Step:
         return a_step(status=status)
+    if model is Approval:
+        return an_approval(state=status)
     if model is Delivery:
         return a_delivery(state=status)
     return a_permit(state=status) if model is Permit else an_effect(settlement=status)

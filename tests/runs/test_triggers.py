@@ -272,6 +272,7 @@ def test_these_triggers_are_in_force() -> None:
         *(f"{table}_{rule}" for table in appended for rule in ("kept", "stays")),
         *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
         *("effect_stays", "effect_intent_stays"),
+        *("review_moments_stay", "review_stays", "approval_ends_once", "approval_stays"),
     }
 
 

@@ -19,7 +19,7 @@ from runs.problems import invalid, not_allowed
 from runs.schemas import ProblemOut, StepOut, permit_out, step_out
 from runs.tokens import actor_of, home_of, spaces_of
 
-from . import ends, intents, kinds, settle
+from . import ends, intents, kinds, resume, settle
 from .intents import Intention, plan_bytes
 from .kinds import BadKind, NewKind, Registered
 from .models import Effect, Kind, Provider
@@ -45,6 +45,7 @@ problems.NAMES.update(
         ends.NotQuiet: "not-quiet",
         intents.EffectKeyReused: "effect-key-reused",
         intents.NoPlan: "no-plan",
+        resume.NoReason: "invalid-request",
         settle.AlreadyReported: "already-reported",
         settle.LostClaim: "lost-claim",
         settle.NothingDispatched: "nothing-dispatched",

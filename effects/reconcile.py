@@ -20,7 +20,7 @@ from runs.store import Now, after, database_time, verb
 
 from . import close
 from .models import Effect, Ground, Settlement
-from .settle import OPEN_ONES, contradict, happened, line_of, settle_step
+from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
 EVERY_S = (2, 5, 15, 60, 300, 900)
@@ -182,6 +182,9 @@ MOVES = {
 
 def _check_again(effect: Effect, actor: Actor) -> list[Line]:
     """Plan the next look-up, or say that this was the last."""
+    if is_abandoned(effect):  # it was under way when the run was given up
+        Effect.objects.filter(pk=effect.pk).update(checks=F("checks") + 1, next_check_at=None)
+        return []
     every = list(effect.kind.check_every_s) if effect.kind else []
     pause = _pause(every or list(EVERY_S), effect.checks)
     rows = Effect.objects.filter(pk=effect.pk, settlement=Settlement.UNKNOWN)

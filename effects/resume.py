@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,31 +10,45 @@ from runs import stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Gate, Policy, Run, RunStatus, Session, Workspace
+from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
 from runs.store import verb
 
 from . import close
 from .models import Effect, Settlement
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
+ACCEPTED = "skip, accepted as unknown"
 ANSWERS: dict[str, str] = {
     Settlement.DECLARED: SAFE,
     Settlement.NOT_APPLIED: SAFE,
     Settlement.CONFIRMED: SKIP,
     Settlement.PARTIAL: SKIP,
     Settlement.NOT_STARTED: SKIP,
-    Settlement.ACCEPTED_UNKNOWN: SKIP,
+    Settlement.ACCEPTED_UNKNOWN: ACCEPTED,
     Settlement.DISPATCHED: WAIT,
     Settlement.UNKNOWN: WAIT,
 }
 WHY: dict[str, str] = {
     "draining": "It is still draining. It can be resumed once it is paused.",
+    "stopping": "A stop that is not resumed is in force. Start a new run from the evidence of this one.",
     "ended": "This run has ended. Start a new run from its evidence.",
     "running": "There is nothing to resume: the run may start new work.",
-    "superseded": "Another stop came since this page was opened. Read it, then decide again.",
-    "gate": "A stop of its workspace, session or policy is in force. Release that first.",
+    "superseded": "Something came since this was decided. Read it, then decide again.",
+    "gate": "{scope} is shut. Release that first; a resume does not open it.",
     "must wait": "An effect is in progress or unknown. Settle it first: a resume never sends it again.",
 }
+ELSEWHERE: dict[str, str] = {
+    RunStatus.ACTIVE: "running",
+    RunStatus.PAUSING: "draining",
+    RunStatus.CANCELLING: "stopping",
+    RunStatus.CANCELLING_TIMEOUT: "stopping",
+    RunStatus.UNKNOWN: "stopping",
+}
+TOLD = 500  # effects that the line of a resume names one by one; each has lines of its own
+
+
+class NoReason(ValueError):
+    """A resume is a decision: say why the run may go on. Nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,27 @@ class Item:
     title: str
     settlement: str
     answer: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the person who decides has read; whatever came later beats the decision.
+
+    The stop's id, the run's version, and how often that stop had been pressed. Empty: not told.
+    """
+
+    stop_id: str = ""
+    version: int | None = None
+    presses: int | None = None
+
+    def is_old(self, run: Run, stop: StopRequest | None) -> bool:
+        """Whether another stop, another resume or one more press came since."""
+        if self.stop_id and (stop is None or stop.pk != self.stop_id):
+            return True
+        if self.version is not None and self.version != run.cancel_version:
+            return True
+        return self.presses is not None and self.presses != (stop.presses.count() if stop else 0)
 
 
 @dataclass(frozen=True)
@@ -56,76 +92,110 @@ class Resumed:
 
 @dataclass(frozen=True)
 class NotResumed:
-    """The refusal is the list: which effect stands in the way. `reason` is a key of WHY."""
+    """The refusal is the list: which effect stands in the way. `reason` is a key of WHY.
+
+    `scope` names a scope above that is shut, `stop` is the one in force now.
+    """
 
     run: Run
     reason: str
     items: list[Item]
+    scope: str = ""
+    stop: StopRequest | None = None
 
     @property
     def sentence(self) -> str:
-        return WHY[self.reason]
+        return WHY[self.reason].format(scope=self.scope)
 
 
 def plan(run: Run) -> list[Item]:
-    """Per effect: safe to run · skip, settled · must wait (one query)."""
-    rows = Effect.objects.filter(run=run).order_by("pk")
-    return [Item(e.key, e.title, e.settlement, ANSWERS[e.settlement]) for e in rows]
+    """Per effect: safe to run · skip · must wait (one query)."""
+    rows = Effect.objects.filter(run=run).order_by("pk").values_list("key", "title", "settlement", "pk")
+    return [Item(key, title, state, ANSWERS[state], pk) for key, title, state, pk in rows]
 
 
 @verb
-def resume(*, actor: Actor, run_id: str, stop_id: str = "", reason: str = "") -> Resumed | NotResumed:
+def resume(*, actor: Actor, run_id: str, reason: str, seen: Seen | None = None) -> Resumed | NotResumed:
     """Make a PAUSED run ACTIVE again, at a new version and the scopes' current epochs.
 
-    `stop_id`: the stop that the decision is about; a later stop beats it. Raises NotFound,
-    NotAllowed. Settled effects are never sent again, whatever a worker asks.
+    `seen`: what the decision is about; a stop, a press or a resume that came since beats it. Raises
+    NotFound, NotAllowed, NoReason. Settled effects are never sent again, whatever a worker asks.
     """
-    epochs, open_gates = _lock_scopes(run_id)
+    epochs, shut = _lock_scopes(run_id)
     run = lock_run(run_id)
     demand(actor, "resume", run)
-    items = plan(run)
-    stop = stops.open_stop(run)
-    why = _why_not(run, stop.pk if stop else "", stop_id, open_gates, items)
+    if not reason.strip():
+        raise NoReason(run_id)
+    items, stop = plan(run), stops.open_stop(run)
+    why = _why_not(run, (seen or Seen()).is_old(run, stop), shut, items)
     if why is not None:
-        return NotResumed(run, why, items)
+        return NotResumed(run, why, items, shut, stop)
+    before = run.cancel_version
     Run.resume(run, epochs)
     run = Run.objects.get(pk=run.pk)
-    told = {"reason": reason, "effects": [vars(item) for item in items]}
-    lines = [Line("run.resumed", actor.id, told, stop_id=stop_id, current_version=run.cancel_version)]
-    if stop is not None:
-        stops.close(stop, "resumed")
-        lines.append(Line("stop.closed", actor.id, {"because": "resumed"}, stop_id=stop.pk))
-    record(run, *lines)
+    _record(run, actor, reason, before, stop, items)
     close.tell(run)
     return Resumed(run, items)
 
 
-def _why_not(run: Run, current: str, meant: str, open_gates: bool, items: list[Item]) -> str | None:
-    by_status = {RunStatus.ACTIVE: "running", RunStatus.PAUSING: "draining", RunStatus.PAUSED: None}
-    why = by_status.get(RunStatus(run.status), "ended")
-    if why is not None:
-        return why
-    if meant and current != meant:
+def _record(
+    run: Run, actor: Actor, reason: str, before: int, stop: StopRequest | None, items: list[Item]
+) -> None:
+    """The decision with what it stood on; the stop that it ends is closed."""
+    answers = Counter(item.answer for item in items)
+    effects = [{"key": item.key, "answer": item.answer} for item in items[:TOLD]]
+    told = {"reason": reason, "answers": answers, "effects": effects}
+    versions: dict[str, Any] = {"carried_version": before, "current_version": run.cancel_version}
+    lines = [Line("run.resumed", actor.id, told, stop_id=stop.pk if stop else "", **versions)]
+    if stop is not None:
+        stops.close(stop, stops.RESUMED)
+        lines.append(Line("stop.closed", actor.id, {"because": stops.RESUMED}, stop_id=stop.pk))
+    record(run, *lines)
+
+
+def _why_not(run: Run, old: bool, shut: str, items: list[Item]) -> str | None:
+    if run.status != RunStatus.PAUSED:
+        return "ended" if run.status in FINAL else ELSEWHERE[run.status]
+    if old:
         return "superseded"
-    if not open_gates:
+    if shut:
         return "gate"
     return "must wait" if any(item.answer == WAIT for item in items) else None
 
 
-def _lock_scopes(run_id: str) -> tuple[dict[str, Any], bool]:
-    """Lock policies, workspace and session in that order; their epochs, and whether all are open."""
+def shut_scope(run: Run) -> str:
+    """The first scope above a run that is shut, in words; "" when all are open. Read without a lock."""
+    return _shut(_scopes(run))
+
+
+def _scopes(run: Run, *, lock: bool = False) -> list[Any]:
+    """The policies, the workspace and the session of a run, in the order in which they are locked."""
+    found: list[Any] = []
+    for model, ids in (
+        (Policy, list(run.policy_epochs)),
+        (Workspace, [run.workspace_id]),
+        (Session, [run.session_id] if run.session_id else []),
+    ):
+        if ids:
+            rows: Any = model._default_manager.filter(pk__in=ids).order_by("pk")
+            found += rows.select_for_update(no_key=True) if lock else rows
+    return found
+
+
+def _shut(scopes: list[Any]) -> str:
+    shut = next((scope for scope in scopes if scope.gate != Gate.OPEN), None)
+    return f"{type(shut).__name__} “{shut}”" if shut is not None else ""
+
+
+def _lock_scopes(run_id: str) -> tuple[dict[str, Any], str]:
+    """Lock the scopes above a run; their epochs, and the name of one that is shut."""
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
         raise NotFound("run")
-    locked: list[Any] = list(
-        Policy.objects.select_for_update(no_key=True).filter(pk__in=list(run.policy_epochs)).order_by("pk")
-    )
-    policies = {policy.pk: policy.epoch for policy in locked}
-    workspace = Workspace.objects.select_for_update(no_key=True).get(pk=run.workspace_id)
-    locked.append(workspace)
-    epochs: dict[str, Any] = {"admitted_epoch": workspace.epoch, "policy_epochs": policies}
+    scopes = _scopes(run, lock=True)
+    policies = {scope.pk: scope.epoch for scope in scopes if isinstance(scope, Policy)}
+    named = {type(scope): scope.epoch for scope in scopes}
+    epochs = {"admitted_epoch": named[Workspace], "policy_epochs": policies}
     if run.session_id:
-        session = Session.objects.select_for_update(no_key=True).get(pk=run.session_id)
-        locked.append(session)
-        epochs["session_epoch"] = session.epoch
-    return epochs, all(scope.gate == Gate.OPEN for scope in locked)
+        epochs["session_epoch"] = named[Session]
+    return epochs, _shut(scopes)

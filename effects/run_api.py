@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from pydantic import AfterValidator
 
-from runs import admission, cursors
+from runs import admission, cursors, stops
 from runs.access import Actor, find_run
 from runs.admission import Admitted, NewRun
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
@@ -26,7 +26,7 @@ from runs.tokens import actor_of, home_of, spaces_of
 from . import ends
 from .close import outcome
 from .models import Effect, Settlement
-from .resume import NotResumed, Resumed, resume
+from .resume import WAIT, Item, NotResumed, Resumed, Seen, resume
 from .schemas import CompleteIn, FailIn, ResumeIn, RunOut, RunsOut, run_out
 
 Words = Annotated[str, sized(200), AfterValidator(plain)]
@@ -135,7 +135,8 @@ def resume_run(request: HttpRequest, run_id: str, body: ResumeIn) -> HttpRespons
     """A decision to go on with a paused run. It starts nothing; a refusal is the list per effect."""
 
     def decide() -> Resumed | NotResumed:
-        return resume(actor=actor_of(request), run_id=run_id, stop_id=body.stop_id, reason=body.reason)
+        seen = Seen(body.stop_id, body.seen_version, body.presses)
+        return resume(actor=actor_of(request), run_id=run_id, reason=body.reason, seen=seen)
 
     def answer(decided: Resumed | NotResumed) -> Reply:
         if isinstance(decided, NotResumed):
@@ -147,14 +148,23 @@ def resume_run(request: HttpRequest, run_id: str, body: ResumeIn) -> HttpRespons
 
 
 def _not_resumed(decided: NotResumed) -> Problem:
-    name = "nothing-to-resume" if decided.reason in ("running", "ended") else "not-resumed"
+    name = "nothing-to-resume" if decided.reason in ("running", "stopping", "ended") else "not-resumed"
     return Problem(
         name,
         decided.sentence,
         reason=decided.reason,
         run_status=decided.run.status,
-        effects=[vars(item) for item in decided.items[:NAMED]],
+        current_version=decided.run.cancel_version,
+        stop_id=decided.stop.pk if decided.stop else None,
+        scope=decided.scope or None,
+        effects=[vars(item) for item in _in_the_way_first(decided.items)[:NAMED]],
+        effects_total=len(decided.items),
     )
+
+
+def _in_the_way_first(items: list[Item]) -> list[Item]:
+    """A list that is cut short still names what must be settled."""
+    return sorted(items, key=lambda item: item.answer != WAIT)
 
 
 @router.post("/runs/{id:run_id}/fail", response={200: RunOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)
@@ -171,8 +181,8 @@ def fail_run(request: HttpRequest, run_id: str, body: FailIn) -> HttpResponse:
 
 
 def _runs() -> QuerySet[Any, Any]:
-    """Runs with their session and the id of their newest stop."""
-    newest = StopRequest.objects.filter(run=OuterRef("pk"), superseded_by__isnull=True).order_by("-number")
+    """Runs with their session and the id of the stop that holds them or ended them."""
+    newest = StopRequest.objects.filter(stops.not_over(), run=OuterRef("pk")).order_by("-number")
     runs = Run.objects.select_related("session")
     annotated: QuerySet[Any, Any] = runs.annotate(newest_stop=Subquery(newest.values("pk")[:1]))
     return annotated
@@ -185,9 +195,9 @@ def one(request: HttpRequest, run_id: str) -> dict[str, Any]:
 
 def many(request: HttpRequest, runs: Sequence[Any]) -> list[dict[str, Any]]:
     """Runs (from `_runs()`) on the wire."""
-    stops = StopRequest.objects.in_bulk([run.newest_stop for run in runs if run.newest_stop])
+    found = StopRequest.objects.in_bulk([run.newest_stop for run in runs if run.newest_stop])
     outcomes = _outcomes(runs)
-    return [run_out(run, stops.get(run.newest_stop), outcomes[run.pk], _url(request, run)) for run in runs]
+    return [run_out(run, found.get(run.newest_stop), outcomes[run.pk], _url(request, run)) for run in runs]
 
 
 def _url(request: HttpRequest, run: Run) -> str:

@@ -54,9 +54,17 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+def not_blank(text: str) -> str:
+    """A decision has a reason; spaces are none."""
+    if not text.strip():
+        raise PydanticCustomError("blank", "Say why")
+    return text
+
+
 AnyJson = Annotated[Any, AfterValidator(storable)]
 Body = Annotated[str, StringConstraints(strict=True)]  # raw text, kept byte for byte
 Answer = Annotated[str, sized(2000, 1), AfterValidator(lines)]
+Reason = Annotated[str, sized(2000, 1), AfterValidator(lines), AfterValidator(not_blank)]
 Url = Annotated[str, sized(2000, 1), AfterValidator(visible)]
 Duration = Annotated[int, Field(strict=True, ge=0, le=31_536_000)]
 HttpStatus = Annotated[int, Field(strict=True, ge=100, le=599)]
@@ -118,10 +126,15 @@ class CompleteIn(In):
 
 
 class ResumeIn(In):
-    """A resume decision: why, and about which stop it is (a later stop beats it)."""
+    """A resume decision: why, and what it is about: whatever came later beats it.
 
-    reason: Note = ""
+    `seen_version` is the run's `cancel_version`, `presses` those of its stop, as you read them.
+    """
+
+    reason: Reason
+    seen_version: Version
     stop_id: ShortName = ""
+    presses: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
 
 
 class FailIn(In):

@@ -213,11 +213,17 @@ def contradict(effect: Effect, why: str) -> None:
 
 
 def _schedule(effect: Effect) -> tuple[Any, Any]:
-    """When to look up first, and until when; None twice where the kind has no look-up."""
+    """When to look up first, and until when; None twice where the kind has no look-up, or nobody asks
+    any more because the run was abandoned."""
     kind = effect.kind
-    if kind is None or not kind.lookup:
+    if kind is None or not kind.lookup or is_abandoned(effect):
         return None, None
     return after(FIRST_CHECK_S), after(kind.check_for_s)
+
+
+def is_abandoned(effect: Effect) -> bool:
+    """Whether its run was abandoned: only evidence that arrives by itself settles it then."""
+    return Run.objects.filter(pk=effect.run_id, status=RunStatus.ABANDONED).exists()
 
 
 def happened(effect: Effect) -> None:

@@ -11,17 +11,22 @@ from ninja import Router
 
 from runs import access, bodies, cursors, stops, wishes
 from runs.access import Actor, NotAllowed, NotFound
-from runs.api import MAY_KEY, READ, Cursor, Limit
-from runs.idempotency import HEADER, reply, send, unquoted
-from runs.models import InFlight, Press, StopRequest
+from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
+from runs.idempotency import HEADER, once, reply, send, unquoted
+from runs.models import InFlight, Mode, Press, StopRequest
 from runs.problems import Problem, not_allowed
-from runs.schemas import ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
-from runs.stops import StopAnswer, Wish
+from runs.schemas import ForcedOut, Nothing, ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
+from runs.stops import Forced, StopAnswer, Wish
 from runs.store import alongside
 from runs.tokens import actor_of, home_of, note_use, spaces_of
 
 log = logging.getLogger(__name__)
 PRESS = frozenset({401, 403, 404, 503})
+MEANS: dict[str, str] = {
+    Mode.PAUSE: "New work is held from version {version}; a resume is a decision of its own.",
+    Mode.CANCEL: "New work is refused from version {version}.",
+    Mode.ABANDON: "New work is refused from version {version}. We no longer wait or act.",
+}
 router = Router(by_alias=True)
 
 
@@ -108,6 +113,7 @@ def _after_press(answer: StopAnswer) -> dict[str, Any]:
         joined=not first,
         finished=press.answer == "finished",
         ignored=press.ignored,
+        asked=press.mode,
     )
 
 
@@ -126,6 +132,24 @@ def not_recorded(request: HttpRequest, *, perhaps: bool) -> Problem:
         recorded=None if perhaps else False,
         idempotency_key=key or None,
     )
+
+
+@router.post(
+    "/stops/{id:stop_id}/deadline", response={200: ForcedOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY
+)
+def force_deadline(request: HttpRequest, stop_id: str, body: Nothing) -> HttpResponse:
+    """Let the deadline of a stop pass now. Asked again, or where nothing waits for it, it changes nothing."""
+
+    def force() -> Forced:
+        return stops.force_deadline(actor=actor_of(request), stop_id=stop_id)
+
+    return once(request, force, lambda forced: reply(200, forced_out(forced)), required=False)
+
+
+def forced_out(forced: Forced) -> dict[str, Any]:
+    """The stop on the wire, and whether this call let its deadline pass."""
+    stop = _counted(StopRequest.objects.filter(pk=forced.stop.pk)).get()
+    return {"forced": forced.forced, "stop": stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []))}
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -182,8 +206,9 @@ def stop_out(
     joined: bool = False,
     finished: bool = False,
     ignored: list[str] | None = None,
+    asked: str = "",
 ) -> dict[str, Any]:
-    """A stop (with `presses_n`) on the wire; `created`, `joined`, `finished`, `ignored` are of one press."""
+    """A stop (with `presses_n`) on the wire; `created`, `joined`, … `asked` are of one press."""
     waiting = stop.run_id is None and stop.closed_at is None
     finished = finished or stop.finished_before
     derived = {
@@ -194,22 +219,28 @@ def stop_out(
         "presses": stop.presses_n,
         "in_flight": [in_flight_out(row) for row in in_flight],
         "ignored": ignored or [],
-        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting),
+        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting, asked=asked),
     }
     told = {name: getattr(stop, name) for name in StopOut.model_fields if name not in derived}
     return StopOut.model_validate(told | derived).wire()
 
 
-def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool) -> str:
-    """What a person should know of it, in one line."""
+def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, asked: str = "") -> str:
+    """What a person should know of it, in one line; `asked`: the mode of a press that joined it."""
     name = f"Stop #{stop.number}"
     if finished:
         done = f"Your request was added to {name.lower()}" if joined else f"{name} is recorded"
         return f"The run had already finished. {done}; nothing was left to refuse."
     if waiting:
-        return f"{name} is recorded and waits for its run until {stop.ends_at:%Y-%m-%d %H:%M} UTC."
+        return (
+            f"{name} ({stop.mode}) is recorded and waits for its run until {stop.ends_at:%Y-%m-%d %H:%M} UTC."
+        )
     if stop.run_id is None:
-        return f"{name} has ended: its run never came."
+        return f"{name} has ended: {stop.closed_because}."
     if joined:
-        return f"Already stopping since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC. Added to {name.lower()}."
-    return f"{name} is recorded. New work is refused from version {stop.version_after}."
+        since = f"Already stopping since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC, in mode {stop.mode}."
+        milder = (
+            f" You asked for {asked}; the mode stays {stop.mode}." if asked not in ("", stop.mode) else ""
+        )
+        return f"{since} Added to {name.lower()}.{milder}"
+    return f"{name} is recorded. {MEANS[stop.mode].format(version=stop.version_after)}"

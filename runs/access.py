@@ -109,6 +109,8 @@ def _may(actor: Actor, action: str, run: Run, allowed: frozenset[str]) -> bool:
     bound = actor.token.run_id if actor.token else None
     if not allowed or (bound is not None and bound != run.pk):
         raise NotFound("run")
+    if bound is not None and action == "resume":
+        return False  # what is held must not let itself go on
     owns = actor.user is not None and run.owner_id == actor.user.pk
     return action in allowed or (owns and action == "stop")
 

@@ -82,7 +82,7 @@ def _admit(
     run = _insert(workspace, session, new, owner, born)
     lines = [_admitted(run, actor, worker)]
     if waiting is not None:
-        lines.append(stops.bind(waiting, run))
+        lines += stops.bind(waiting, run)
     record(run, *lines, last_seq=0)
     if worker:
         Worker.objects.create(run=run, name=worker)
@@ -119,6 +119,7 @@ def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: U
         admitted_epoch=workspace.epoch,
         session_epoch=session.epoch if session else None,
         last_heard_at=Now(),
+        ended_at=Now() if born == RunStatus.ABANDONED else None,
     )
 
 

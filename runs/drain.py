@@ -18,6 +18,7 @@ from .models import (
     StopRequest,
     Worker,
 )
+from .presses import stop_of
 from .store import Now, one_transaction
 
 LEASES_A_PASS = 200  # per run; each costs a few statements under the run's lock
@@ -48,8 +49,7 @@ def heartbeat(*, actor: Actor, run_id: str, worker: str, seen: int, tokens: list
     _confirm(run, worker, seen)
     Run.objects.filter(pk=run.pk).update(last_heard_at=Now())
     run = Run.objects.get(pk=run.pk)
-    stop = StopRequest.objects.filter(run=run, superseded_by__isnull=True).order_by("-number").first()
-    return Heard(run, stop, renewed)
+    return Heard(run, stop_of(run), renewed)
 
 
 def _renew(run: Run, tokens: list[str]) -> int:

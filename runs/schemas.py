@@ -261,7 +261,7 @@ class StopIn(BaseModel):
     """What a stop may say. Nothing of it is needed, and nothing unreadable refuses it."""
 
     model_config = ConfigDict(extra="allow")
-    mode: Literal["cancel"] = "cancel"
+    mode: Literal["pause", "cancel", "abandon"] = "cancel"
     reason: str = ""
     note: str = ""
     deadline_s: StrictInt = 60
@@ -322,6 +322,8 @@ class StopOut(Out):
     quiet_at: datetime | None
     timed_out_at: datetime | None
     closed_at: datetime | None
+    closed_because: str
+    superseded_by_id: str | None
     deadline_at: datetime | None
     ends_at: datetime | None
     version_before: int | None
@@ -329,6 +331,13 @@ class StopOut(Out):
     in_flight: list[InFlightOut]
     ignored: list[str]
     sentence: str
+
+
+class ForcedOut(Out):
+    """A stop whose deadline was to pass now; `forced`: this call let it pass."""
+
+    forced: bool
+    stop: StopOut
 
 
 class StopsOut(Page):

@@ -21,7 +21,7 @@ BODIES: dict[str, Json] = {
     "complete_run": {"seen_version": 1},
     "fail_run": {},
     "heartbeat": SEEN,
-    "resume_run": {},
+    "resume_run": {"reason": "morning", "seen_version": 1},
     "add_step": {"key": "pay", "class": "read", "claim": SEEN},
     "claim_step": SEEN,
     "release_step": {"claim_token": "t"},
@@ -31,6 +31,7 @@ BODIES: dict[str, Json] = {
     "add_effect": effect_body({"cancel_version": 1}),
     "dispatch_effect": {"step_claim_token": "t", **SEEN},
     "stop_run": {"note": "mine now"},
+    "force_deadline": {},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
@@ -74,7 +75,7 @@ def ask(who: Wire, method: str, path: str, name: str, ids: dict[str, str], token
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 22
+    assert len(IDS) == 23
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

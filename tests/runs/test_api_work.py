@@ -185,10 +185,12 @@ def test_a_lost_lease_is_not_renewed(agent: Wire, run: Json) -> None:
 
 def test_a_resume_is_asked_for_with_its_own_scope(agent: Wire, run: Json) -> None:
     path = f"/runs/{run['id']}/resume"
-    assert agent.call("POST", path, {}).problem == "not-allowed"
+    assert agent.call("POST", path, {"reason": "morning", "seen_version": 1}).problem == "not-allowed"
     keeper = agent_of(Workspace.objects.get(name="Finance"), "resume:write", "stop:write")
-    said = keeper.call("POST", path, {})
+    said = keeper.call("POST", path, {"reason": "morning", "seen_version": 1})
     assert (said.status, said.problem, said.data["run_status"]) == (409, "nothing-to-resume", "ACTIVE")
+    for body in ({}, {"seen_version": 1}, {"seen_version": 1, "reason": " "}, {"reason": "morning"}):
+        assert keeper.call("POST", path, body).problem == "invalid-request", body
     assert Run.objects.get().cancel_version == 1
 
 
@@ -196,14 +198,15 @@ def test_a_refused_resume_is_the_list_and_a_granted_one_the_run(agent: Wire, run
     keeper = agent_of(Workspace.objects.get(name="Finance"), "resume:write", "stop:write")
     permit, path = agent.permitted(run)["permit"], f"/runs/{run['id']}/resume"
     keeper.stop(run, {"mode": "pause"})
-    draining = keeper.call("POST", path, {})
+    decision = {"reason": "morning", "seen_version": 2}
+    draining = keeper.call("POST", path, decision)
     assert (draining.status, draining.problem, draining.data["reason"]) == (409, "not-resumed", "draining")
     agent.report(permit, "unknown")
-    waits = keeper.call("POST", path, {})
+    waits = keeper.call("POST", path, decision)
     assert (waits.status, waits.data["reason"]) == (409, "must wait")
     assert [(e["key"], e["answer"]) for e in waits.data["effects"]] == [("charge:7", "must wait")]
     agent.report(permit, "applied")
-    done = keeper.call("POST", path, {"reason": "morning"})
+    done = keeper.call("POST", path, decision)
     assert (done.status, done.data["status"], done.data["cancel_version"]) == (200, "ACTIVE", 3)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from effects import drain, settle
 from effects.models import Effect
-from effects.resume import NotResumed, Resumed, resume
+from effects.resume import NotResumed, Resumed, Seen, resume
 from runs import admission, gate, stops
 from runs.guard import Opened, Refusal
 from runs.models import Mode, Run, Step, StopRequest, Workspace
@@ -80,7 +80,7 @@ def test_a_pause_past_its_deadline_is_held_with_what_was_in_flight_unknown(world
     opened = world.opened(run, "charge:1")
     stop = press(world, run, Mode.PAUSE, deadline_s=3600).stop
     assert drain.drain_run(run.pk) == "PAUSING"
-    assert stops.force_deadline(actor=world.alice, run_id=run.pk) is not None
+    assert stops.force_deadline(actor=world.alice, stop_id=stop.pk).forced
     assert drain.drain_run(run.pk) == "PAUSED"
     assert fresh(opened.permit).state == "LOST"
     assert (Effect.objects.get().settlement, fresh(opened.step).status) == ("UNKNOWN", "UNKNOWN")
@@ -121,7 +121,7 @@ def test_a_settled_key_is_skipped_after_a_resume(world: World) -> None:
     )
     press(world, run, Mode.PAUSE)
     drain.drain_run(run.pk)
-    done = resume(actor=world.alice, run_id=run.pk)
+    done = resume(actor=world.alice, run_id=run.pk, reason="checked")
     assert [(item.key, item.answer) for item in done.items] == [("charge:1", "skip, settled")]
 
 
@@ -131,7 +131,7 @@ def test_an_unknown_effect_stands_in_the_way_and_is_named(world: World) -> None:
     press(world, run, Mode.PAUSE)
     lapse(opened.permit, opened.step)
     assert drain.drain_run(run.pk) == "PAUSED"
-    refused = resume(actor=world.alice, run_id=run.pk)
+    refused = resume(actor=world.alice, run_id=run.pk, reason="checked")
     assert isinstance(refused, NotResumed)
     assert (refused.reason, refused.items[0].answer) == ("must wait", "must wait")
     assert fresh(run).status == "PAUSED"
@@ -141,21 +141,23 @@ def test_a_second_stop_beats_a_resume_link(world: World) -> None:
     run = world.run()
     first = press(world, run, Mode.PAUSE).stop
     drain.drain_run(run.pk)
-    assert isinstance(resume(actor=world.alice, run_id=run.pk, stop_id=first.pk), Resumed)
+    assert isinstance(
+        resume(actor=world.alice, run_id=run.pk, reason="checked", seen=Seen(first.pk)), Resumed
+    )
     press(world, run, Mode.PAUSE)
     drain.drain_run(run.pk)
-    late = resume(actor=world.alice, run_id=run.pk, stop_id=first.pk)
+    late = resume(actor=world.alice, run_id=run.pk, reason="checked", seen=Seen(first.pk))
     assert isinstance(late, NotResumed)
     assert late.reason == "superseded"
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [("ACTIVE", "running"), ("PAUSING", "draining"), ("CANCELLED", "ended"), ("CANCELLING", "ended")],
+    [("ACTIVE", "running"), ("PAUSING", "draining"), ("CANCELLED", "ended"), ("CANCELLING", "stopping")],
 )
 def test_only_a_paused_run_is_resumed(world: World, status: str, reason: str) -> None:
     run = a_run(status, workspace=world.workspace)
-    refused = resume(actor=world.alice, run_id=run.pk)
+    refused = resume(actor=world.alice, run_id=run.pk, reason="checked")
     assert isinstance(refused, NotResumed)
     assert refused.reason == reason
 
@@ -166,11 +168,11 @@ def test_a_resume_after_a_release_takes_the_current_epochs(world: World) -> None
     drain.drain_run(run.pk)
     rows = Workspace.objects.filter(pk=run.workspace_id)
     rows.update(gate="SHUT", epoch=7)
-    shut = resume(actor=world.alice, run_id=run.pk)
+    shut = resume(actor=world.alice, run_id=run.pk, reason="checked")
     assert isinstance(shut, NotResumed)
     assert shut.reason == "gate"
     rows.update(gate="OPEN")
-    assert isinstance(resume(actor=world.alice, run_id=run.pk), Resumed)
+    assert isinstance(resume(actor=world.alice, run_id=run.pk, reason="checked"), Resumed)
     run = fresh(run)
     assert run.admitted_epoch == 7
     assert isinstance(world.opened(run, "charge:2", seen_version=run.cancel_version), Opened)

@@ -1,0 +1,147 @@
+"""A press of Stop and the stop that keeps it: the rows that the verbs of stopping write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, Q, QuerySet
+
+from .access import Actor
+from .models import Mode, Press, Run, StopCounter, StopRequest
+from .store import database_time
+
+DEADLINE_S = 60
+RESUMED = "resumed"
+SUPERSEDED = "superseded"
+STRENGTH: dict[str, int] = {mode: place for place, mode in enumerate(Mode.values)}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One press, already made harmless: whatever could not be read stands in `ignored`."""
+
+    mode: str = Mode.CANCEL
+    requested_mode: str = ""
+    reason: str = "other"
+    note: str = ""
+    deadline_s: int = DEADLINE_S
+    key: str = ""
+    reported_at: datetime | None = None
+    ignored: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """What a press came to: recorded · joined · finished · waiting; `repeated`: same key again.
+
+    `weaker`: a stop that this press superseded.
+    """
+
+    stop: StopRequest
+    press: Press
+    repeated: bool = False
+    weaker: StopRequest | None = None
+
+    @property
+    def answer(self) -> str:
+        return self.press.answer
+
+    @property
+    def milder(self) -> bool:
+        """Whether the press asked for less than the stop that it joined."""
+        return STRENGTH[self.press.mode] < STRENGTH[self.stop.mode]
+
+
+def pressed_before(actor: Actor, key: str, where: Q) -> StopAnswer | None:
+    """The answer to this very press, if it was recorded before."""
+    press = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").first()
+    return StopAnswer(press.stop, press, repeated=True) if press else None
+
+
+def record_stop(run: Run, actor: Actor, wish: Wish, now: datetime, **versions: Any) -> StopRequest:
+    """Insert a stop of a run that takes effect now."""
+    return StopRequest.objects.create(
+        workspace_id=run.workspace_id,
+        number=next_number(run.workspace_id),
+        run=run,
+        run_key=run.key,
+        gate_at=now,
+        fenced_at=now,
+        **versions,
+        **wished(actor, wish, now),
+    )
+
+
+def wished(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
+    """The columns of a stop that its first press fills."""
+    return {
+        "mode": wish.mode,
+        "requested_mode": wish.requested_mode,
+        "reason": wish.reason,
+        "note": wish.note,
+        "actor": actor.id,
+        "via": actor.via,
+        "deadline_s": wish.deadline_s,
+        "reported_at": wish.reported_at,
+        "recorded_at": now,
+    }
+
+
+def due_at(wish: Wish, now: datetime) -> datetime:
+    """When the deadline of this wish passes."""
+    return now + timedelta(seconds=wish.deadline_s)
+
+
+def next_number(workspace_id: str) -> int:
+    """The workspace's next stop number."""
+    counter = StopCounter.objects.filter(workspace_id=workspace_id)
+    if not counter.update(last=F("last") + 1):
+        StopCounter.objects.get_or_create(workspace_id=workspace_id)
+        counter.update(last=F("last") + 1)
+    return counter.values_list("last", flat=True).get()
+
+
+def record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: str) -> Press:
+    """Keep a press with its stop: who, when, from where, and the answer that it got."""
+    return Press.objects.create(
+        stop=stop,
+        at=database_time(),
+        actor=actor.id,
+        via=actor.via,
+        address=actor.address,
+        key=key,
+        mode=wish.mode,
+        requested_mode=wish.requested_mode,
+        note=wish.note,
+        ignored=wish.ignored,
+        answer=answer,
+    )
+
+
+def close(stop: StopRequest, because: str) -> None:
+    """Set the moment a stop closed, once."""
+    StopRequest.objects.filter(pk=stop.pk, closed_at__isnull=True).update(
+        closed_at=database_time(), closed_because=because
+    )
+
+
+def not_over() -> Q:
+    """Stops that were neither superseded nor ended by a resume: of a run, there is one."""
+    return Q(superseded_by__isnull=True) & ~Q(closed_because=RESUMED)
+
+
+def stop_of(run: Run) -> StopRequest | None:
+    """The stop that holds a run, or that ended it; None after a resume."""
+    return stops_in_order(run).filter(not_over()).first()
+
+
+def open_stop(run: Run) -> StopRequest | None:
+    """The stop in force on a run, or None."""
+    return stops_in_order(run).filter(not_over(), closed_at__isnull=True).first()
+
+
+def stops_in_order(run: Run) -> QuerySet[StopRequest]:
+    """The stops of a run, the newest first."""
+    return StopRequest.objects.filter(run=run).order_by("-number")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
@@ -26,14 +25,15 @@ import effects.run_api
 import effects.stop_api
 import runs.api
 import runs.rules_api
-from runs import access, bodies, problems
+from runs import access, bodies, problems, throttle
 from runs.api import READ
 from runs.idempotency import reply, send
 from runs.problems import Problem
 from runs.schemas import ProblemOut
-from runs.tokens import TokenAuth, actor_of, is_stop
+from runs.tokens import TokenAuth, actor_of, address_of, is_stop
 
 from .crowd import crowd
+from .front import request_id
 
 log = logging.getLogger(__name__)
 ERRORS_TOLD = 20
@@ -132,10 +132,9 @@ def _failure(request: HttpRequest, error: Exception) -> Problem:
         log.warning("the store did not answer: %s", error)
         detail = "Nothing new may start meanwhile. Send it again with the same Idempotency-Key."
         return Problem("store-unavailable", detail, headers={"Retry-After": "1"})
-    number = secrets.token_hex(4)
-    log.error("an API call failed (%s)", number, exc_info=error)
+    log.error("an API call failed", exc_info=error)
     detail = "We do not know how far it got. Send it again with the same Idempotency-Key."
-    return Problem("internal-error", detail, error_id=number)
+    return Problem("internal-error", detail, error_id=request_id(request))
 
 
 MESSAGES = {
@@ -167,7 +166,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def door(view: View) -> View:
-    """Before and after every view: the body's limit, a place in the crowd, one kind of answer.
+    """Before and after every view: limits, a place in the crowd, one kind of answer.
 
     A stop goes straight through.
     """
@@ -179,14 +178,23 @@ def door(view: View) -> View:
             if is_stop(request):
                 answer = view(request, *args, **kwargs)
             else:
-                take_body(request)
-                with crowd.place():
-                    answer = view(request, *args, **kwargs)
+                answer = wait_in_line(request, view, *args, **kwargs)
         except Exception as error:
             answer = told(request, error)
         return one_kind(answer)
 
     return enter
+
+
+def wait_in_line(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    """Anything but a stop: within its limits, with a body that is not too large, when there is a place."""
+    counted = throttle.is_counted(request)
+    taken = throttle.limits.take(request, address_of(request)) if counted else {}
+    take_body(request)
+    with crowd.place():
+        answer = view(request, *args, **kwargs)
+    throttle.tell(answer, taken)
+    return answer
 
 
 def take_body(request: HttpRequest) -> None:

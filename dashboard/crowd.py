@@ -20,7 +20,13 @@ class Crowd:
     """At most `places` at a time; None means that nobody waits."""
 
     def __init__(self, places: int | None) -> None:
+        self.size = places or 0
         self._places = threading.BoundedSemaphore(places) if places else None
+
+    @property
+    def taken(self) -> int:
+        """How many hold a place now."""
+        return self.size - self._places._value if self._places else 0
 
     @contextmanager
     def place(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.urls import path
 
-from runs import access, wake
+from runs import access, counts, wake
 from runs.models import User
 from runs.wake import group_of
 
@@ -76,13 +76,15 @@ class Live(AsyncWebsocketConsumer):
         self.checked_at = 0.0
         self.allowance = float(MESSAGES_PER_S)
         self.counted_at = time.monotonic()
-        self.closing = False
+        self.closing = self.open = False
         self.watch: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
         """Accept first: a refused handshake reaches the page as 1006, which says nothing."""
         wake.attach(asyncio.get_running_loop())  # the in-memory layer delivers at once only on this loop
         await self.accept()
+        counts.SOCKETS.inc()
+        self.open = True
         if not await self.still_allowed(self.topics):
             return
         self.watch = asyncio.create_task(self.keep_checking())
@@ -115,6 +117,9 @@ class Live(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         self.closing = True
+        if self.open:
+            self.open = False
+            counts.SOCKETS.dec()
         if self.watch is not None:
             self.watch.cancel()
         for topic in self.topics:

@@ -6,7 +6,7 @@ from typing import Any
 import environ
 from csp.constants import NONE, SELF
 
-from dashboard import data
+from dashboard import data, logs
 
 env = environ.Env()
 
@@ -23,6 +23,12 @@ ALLSTOP_ORIGINS = env.list("ALLSTOP_ORIGINS", default=["http://127.0.0.1:8000", 
 ALLSTOP_OUTBOUND_ORIGINS = env.list("ALLSTOP_OUTBOUND_ORIGINS", default=[])
 # The last moment at which a send may begin after its permit, in seconds.
 ALLSTOP_PERMIT_S = env.float("ALLSTOP_PERMIT_S", default=10.0)
+
+# Whoever shows it may read /metrics; without one, only this machine may.
+ALLSTOP_METRICS_TOKEN = env.str("ALLSTOP_METRICS_TOKEN", default="")
+# API calls a minute, and how many at once, of one token and of one address. 0: no limit. Stops have none.
+ALLSTOP_CALLS_PER_TOKEN = env.int("ALLSTOP_CALLS_PER_TOKEN", default=6000)
+ALLSTOP_CALLS_PER_ADDRESS = env.int("ALLSTOP_CALLS_PER_ADDRESS", default=12000)
 
 INSTALLED_APPS = [
     "daphne",
@@ -45,6 +51,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "dashboard.front.front",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -130,7 +137,13 @@ def channel_layer(url: str) -> dict[str, Any]:
 
 
 CHANNEL_LAYERS = {"default": channel_layer(REDIS_URL)}
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+# Of each process: the limits of sign-ins. Bounded, and large enough that a flood pushes no limit out.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 20_000},
+    }
+}
 
 # --- People -------------------------------------------------------------------------------------------
 
@@ -160,7 +173,8 @@ SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-if env.bool("ALLSTOP_BEHIND_PROXY", default=False):
+ALLSTOP_BEHIND_PROXY = env.bool("ALLSTOP_BEHIND_PROXY", default=False)
+if ALLSTOP_BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = SECURE
 # Subdomains and preload lists are the decision of whoever owns the domain.
@@ -202,10 +216,5 @@ USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env.str("ALLSTOP_LOG_LEVEL", default="WARNING")},
-}
+ALLSTOP_LOG_FORMAT = env.str("ALLSTOP_LOG_FORMAT", default="text")
+LOGGING = logs.logging_of(ALLSTOP_LOG_FORMAT, env.str("ALLSTOP_LOG_LEVEL", default=""))

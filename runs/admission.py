@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import F
 
-from . import stops
+from . import counts, stops
 from .access import Actor, demand, demand_workspace
 from .evidence import Line, canonical, digest, record
 from .guard import STOPPED, Refusal
@@ -145,5 +145,6 @@ def _refuse_admission(actor: Actor, workspace: Workspace, new: NewRun, worker: s
         count, told = 1, {"reason": STOPPED, "run_key": new.key}
         line = Line("admit.refused", actor.id, told, boundary=Boundary.ADMIT, worker=worker)
         RefusalRow.objects.create(**same, worker=worker, evidence_seq=record(workspace, line))
+    counts.refused(Boundary.ADMIT, STOPPED)
     stop = StopRequest.objects.filter(workspace=workspace).exclude(scope="run").last()
     return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None, count=count)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -39,6 +40,10 @@ class Line:
 
 
 COLUMNS = tuple(name for name in Line.__dataclass_fields__ if name != "payload")
+# What an operator's log tells too, by ids alone: a body may hold what somebody typed.
+log = logging.getLogger("allstop.runs")
+LOGGED = ("stop.", "run.")
+WARNINGS = frozenset({"stop.timed_out", "stop.deadline_forced"})
 AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent for seconds
 
 
@@ -66,7 +71,20 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
         _append(holder.pk, last_seq + start, lines[start : start + AT_ONCE])
     seq = last_seq + len(lines)
     transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
+    if logged := [line for line in lines if line.kind.startswith(LOGGED)]:
+        transaction.on_commit(partial(_log, holder, logged), robust=True)
     return seq
+
+
+def _log(holder: Run | Workspace, lines: Sequence[Line]) -> None:
+    """One event for each line, after the commit: what is logged has happened."""
+    place: dict[str, Any] = {"workspace": holder.pk}
+    if isinstance(holder, Run):
+        place = {"run": holder.pk, "version": holder.cancel_version, "workspace": holder.workspace_id}
+    for line in lines:
+        level = logging.WARNING if line.kind in WARNINGS else logging.INFO
+        fields = {**place, "stop": line.stop_id, "version": line.current_version or place.get("version")}
+        log.log(level, line.kind, extra={name: value for name, value in fields.items() if value})
 
 
 def _append(stream: str, last_seq: int, lines: Iterable[Line]) -> None:

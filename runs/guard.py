@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
+from . import counts
 from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
 from .models import (
@@ -223,6 +224,7 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
     else:
         count = 1
         _first_refusal(run, ask, same, step)
+    counts.refused(boundary, reason)
     stop = StopRequest.objects.filter(run=run).order_by("-number").values_list("pk", flat=True).first()
     return Refusal(
         reason,

@@ -47,6 +47,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "token-refused": (401, "This token is not accepted"),
     "too-large": (413, "The body is too large"),
     "too-many-failed-tokens": (429, "Too many tokens that are not accepted"),
+    "too-many-requests": (429, "Too many requests"),
     "unsettled": (409, "A permit of this step is still open"),
 }
 MEDIA_TYPE = "application/problem+json"

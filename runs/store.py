@@ -22,6 +22,8 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.models import Func
 from django.db.models.expressions import Combinable
 
+from . import counts
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -153,18 +155,25 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     OperationalError when the database stays unreachable: nothing was recorded.
     """
 
+    name = counts.name_of(function)
+
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for attempt in range(5):
-            try:
-                return _once(function, *args, **kwargs)
-            except OperationalError as error:
-                if attempt == 4 or not _worth_another_try(error):
-                    raise
-            time.sleep(random.uniform(0.002, 0.02) * (attempt + 1))  # noqa: S311
-        raise AssertionError("unreachable")
+        with counts.timed(name):
+            return _tried(function, *args, **kwargs)
 
     return call
+
+
+def _tried(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    for attempt in range(5):
+        try:
+            return _once(function, *args, **kwargs)
+        except OperationalError as error:
+            if attempt == 4 or not _worth_another_try(error):
+                raise
+        time.sleep(random.uniform(0.002, 0.02) * (attempt + 1))  # noqa: S311
+    raise AssertionError("unreachable")
 
 
 def stop_verb(function: Callable[P, R]) -> Callable[P, R]:
@@ -172,22 +181,27 @@ def stop_verb(function: Callable[P, R]) -> Callable[P, R]:
 
     The function must be idempotent by its own key: a COMMIT whose answer was lost is repeated.
     """
-    plain = verb(function)
+    name = counts.name_of(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if connection.vendor == "sqlite":
-            with no_waiting():
-                return _keep_trying(function, *args, **kwargs)
-        try:
-            return plain(*args, **kwargs)
-        except (OperationalError, InterfaceError, InternalError) as error:
-            if _sqlstate(error) not in LOST:
-                raise
-            connection.close()
-            return plain(*args, **kwargs)
+        with counts.timed(name):
+            return _first_in_line(function, *args, **kwargs)
 
     return call
+
+
+def _first_in_line(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    if connection.vendor == "sqlite":
+        with no_waiting():
+            return _keep_trying(function, *args, **kwargs)
+    try:
+        return _tried(function, *args, **kwargs)
+    except (OperationalError, InterfaceError, InternalError) as error:
+        if _sqlstate(error) not in LOST:
+            raise
+        connection.close()
+        return _tried(function, *args, **kwargs)
 
 
 def _keep_trying(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections import OrderedDict
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any, cast
@@ -19,9 +16,11 @@ from .access import Actor
 from .models import Token
 from .problems import Problem
 from .store import no_waiting
+from .throttle import Buckets
 
 SHAPE = re.compile(r"als_[0-9a-f]{8}_[0-9a-f]{64}_[0-9a-f]{8}")
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="Allstop"'}
+FAILURES = 30  # tokens that are not accepted, of one address, a minute
 NOTED_EVERY = timedelta(minutes=1)
 STOPS = re.compile(r"/(runs/[^/]+/)?stops/?$")
 
@@ -92,36 +91,22 @@ def note_use(token: Token) -> None:
 
 
 class FailedTokens:
-    """Counts tokens that were not accepted, by address: after `burst` of them, `per_minute` are answered."""
+    """Counts tokens that were not accepted, by address."""
 
-    def __init__(self, burst: int = 30, per_minute: float = 30, addresses: int = 10_000) -> None:
-        self.burst, self.rate, self.addresses = burst, per_minute / 60, addresses
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self.buckets = Buckets(FAILURES)
 
     def answer(self, request: HttpRequest) -> Problem:
         """The answer to one more; a stop is always told what is wrong with its token."""
-        if self.spend(address_of(request)) or is_stop(request):
+        if not self.buckets.take(address_of(request)).wait_s or is_stop(request):
             detail = "It is unknown, expired or revoked. Ask an admin for a new one; nothing was changed."
             return Problem("token-refused", detail, headers=CHALLENGE)
-        detail = "Correct the token, then wait a minute. A token that is accepted is never held up."
+        detail = "Correct the token, then wait a minute. Tokens that are accepted don't count."
         return Problem("too-many-failed-tokens", detail, headers={"Retry-After": "60"})
-
-    def spend(self, address: str) -> bool:
-        """Whether this address has a failure left."""
-        with self._lock:
-            now = time.monotonic()
-            left, then = self._left.pop(address, (float(self.burst), now))
-            left = min(self.burst, left + (now - then) * self.rate)
-            self._left[address] = (max(0.0, left - 1), now)
-            if len(self._left) > self.addresses:
-                self._left.popitem(last=False)
-            return left >= 1
 
     def forget(self) -> None:
         """Begin anew."""
-        with self._lock:
-            self._left.clear()
+        self.buckets.forget()
 
 
 failed_tokens = FailedTokens()

@@ -64,6 +64,11 @@ def run_soon(task: str, *args: Any) -> None:
     _put(Job(task, args))
 
 
+def waiting() -> int:
+    """How many hints and tasks of this process wait to be delivered."""
+    return _waiting.qsize()
+
+
 def _put(message: Hint | Job) -> None:
     _start()
     while True:

@@ -10,7 +10,8 @@ from tests import servers
 _folder = tempfile.mkdtemp(prefix="allstop-test-")
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
-for _name in ("HOSTS", "ORIGINS", "OUTBOUND_ORIGINS", "STATIC", "BEHIND_PROXY", "DEBUG", "POOL", "PERMIT_S"):
+OURS = "HOSTS ORIGINS OUTBOUND_ORIGINS STATIC BEHIND_PROXY DEBUG POOL PERMIT_S METRICS_TOKEN LOG_FORMAT"
+for _name in [*OURS.split(), "LOG_LEVEL", "CALLS_PER_TOKEN", "CALLS_PER_ADDRESS"]:
     os.environ.pop(f"ALLSTOP_{_name}", None)
 os.environ.pop("REDIS_URL", None)
 os.environ["ALLSTOP_DATA"] = _folder

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import secrets
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from dashboard import words
+from dashboard.front import request_id
 from dashboard.pages.shell import wants_json
 
 STOP_PATH = re.compile(r"^/runs/[^/]+/stop$")
@@ -76,5 +76,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
         say="An answer that was lost says nothing about what happened.",
         href=request.path,
         link="Open it again",
-        error_id=secrets.token_hex(4),
+        error_id=request_id(request),
     )

@@ -11,7 +11,7 @@ from runs import people
 from runs.access import SET_UP
 from runs.models import Membership, Run, Token, User
 from runs.store import database_time
-from runs.tokens import FailedTokens, failed_tokens
+from runs.tokens import failed_tokens
 from tests.wire import Wire, agent_of, kind_body, token_text
 from tests.worlds import World
 
@@ -151,15 +151,3 @@ def test_failed_tokens_are_told_to_wait_and_a_good_one_never_is(agent: Wire) -> 
     assert answers[-1].problem == "too-many-failed-tokens"
     assert answers[-1].headers["Retry-After"] == "60"
     assert agent.get("/runs").status == 200
-
-
-def test_failures_are_counted_by_address_and_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
-    monkeypatch.setattr("runs.tokens.time.monotonic", lambda: now[0])
-    failures = FailedTokens(burst=2, per_minute=60, addresses=2)
-    assert [failures.spend("a") for _ in range(3)] == [True, True, False]
-    assert failures.spend("b")
-    now[0] += 1
-    assert [failures.spend("a"), failures.spend("a")] == [True, False]
-    failures.spend("c")
-    assert failures.spend("b"), "the oldest address was forgotten"

@@ -18,6 +18,8 @@ from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import connection
 
+from dashboard import logs
+
 MIGRATING = 0x616C6C73  # the advisory lock held while tables are changed
 
 
@@ -219,5 +221,5 @@ def embedded_worker() -> contextlib.AbstractContextManager[Any]:
 def keep_log(data: Path) -> None:
     with contextlib.suppress(OSError):
         handler = RotatingFileHandler(data / "logs" / "server.log", maxBytes=5_000_000, backupCount=3)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(logs.formatter(settings.ALLSTOP_LOG_FORMAT))
         logging.getLogger().addHandler(handler)

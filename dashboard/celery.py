@@ -17,7 +17,7 @@ PERIODIC = {
     "forget": {"task": "runs.tasks.forget", "schedule": 600.0},
 }
 # These talk to providers, and each may take seconds.
-CALLS = ("effects.tasks.execute", "effects.tasks.check")
+CALLS = ("effects.tasks.execute", "effects.tasks.check", "effects.tasks.deliver")
 # A tick that nobody took in time is dropped: the next one does the same work.
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}
 

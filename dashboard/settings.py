@@ -145,6 +145,16 @@ CACHES = {
     }
 }
 
+# --- E-mail: a run's own messages, and notices to people who asked for them ------------------------------
+
+EMAIL_URL = env.str("EMAIL_URL", default="")
+EMAIL_CONFIGURED = bool(EMAIL_URL)
+EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("ALLSTOP_EMAIL_FROM", default="Allstop <allstop@localhost>")
+if EMAIL_CONFIGURED:
+    vars().update({name: said for name, said in environ.Env.email_url_config(EMAIL_URL).items() if said})
+
 # --- People -------------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "runs.User"

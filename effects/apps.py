@@ -9,6 +9,7 @@ class EffectsConfig(AppConfig):
     def ready(self) -> None:
         from runs import stops
 
-        from . import ends
+        from . import delivery_moves, ends
 
         stops.follow(ends.stopped)
+        stops.follow(delivery_moves.stopped)

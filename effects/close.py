@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from runs import drain, stops, wake
 from runs.access import SYSTEM
@@ -25,7 +24,8 @@ from runs.models import (
 )
 from runs.store import database_time
 
-from .models import SETTLED, Effect, Settlement
+from .delivery_moves import UNSETTLED
+from .models import SETTLED, Delivery, Effect, Settlement
 
 NOT_ENDED = "not ended"
 ABANDONED = "abandoned"
@@ -88,10 +88,11 @@ def outcome(
 
 
 def outcome_of(run: Run) -> str:
-    """The outcome of a run from its rows (two queries)."""
+    """The outcome of a run from its rows (three queries)."""
     effects = list(Effect.objects.filter(run=run).values_list("settlement", flat=True))
+    deliveries = list(Delivery.objects.filter(run=run).order_by().values_list("state", flat=True).distinct())
     sent = Permit.objects.filter(run=run).exclude(op_class__in=INCONSEQUENTIAL).exists()
-    return outcome(run.status, effects, consequential=sent)
+    return outcome(run.status, effects, deliveries=deliveries, consequential=sent)
 
 
 # moves of a locked run --------------------------------------------------------------------------
@@ -110,7 +111,7 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
             _time_out(run, actor)
     elif run.status == RunStatus.PAUSING and drain.is_quiet(run):
         _hold(run, actor)
-    elif run.status == RunStatus.UNKNOWN and not _unsettled(run).exists():
+    elif run.status == RunStatus.UNKNOWN and not _unsettled(run):
         Run.settle(run)
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
         _close_stop(run, "its run is final")
@@ -118,8 +119,10 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
         tell(run)
 
 
-def _unsettled(run: Run) -> QuerySet[Any]:
-    return Effect.objects.filter(run=run).exclude(settlement__in=SETTLED)
+def _unsettled(run: Run) -> bool:
+    """Whether an effect, or a delivery, which counts as one, is not known yet."""
+    effects = Effect.objects.filter(run=run).exclude(settlement__in=SETTLED)
+    return effects.exists() or Delivery.objects.filter(run=run, state__in=UNSETTLED).exists()
 
 
 def _come_to_rest(run: Run, actor: str) -> None:
@@ -127,7 +130,7 @@ def _come_to_rest(run: Run, actor: str) -> None:
     lines = never_start(run, actor)
     named = _note_quiet(run)
     lines.append(Line("stop.quiet", actor, **named))
-    unsettled = _unsettled(run).exists()
+    unsettled = _unsettled(run)
     (Run.rest_unknown if unsettled else Run.settle)(run)
     record(run, *lines, Line("run.unknown" if unsettled else "run.cancelled", actor, **named))
     if not unsettled:

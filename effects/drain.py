@@ -9,8 +9,8 @@ from runs.guard import lock_run
 from runs.models import BUSY, Permit, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time, verb
 
-from . import close
-from .models import Effect, Settlement
+from . import close, delivery_moves
+from .models import DeliveryState, Effect, Settlement
 from .settle import give_back, line_of, lose, step_line
 
 
@@ -24,9 +24,9 @@ def drain_run(run_id: str) -> str:
     fence = _pause_is_overdue(run)
     lines: list[Line] = []
     for permit in drain.lose_leases(run, all_of_them=fence):
-        lines += _lost(run, permit)
+        lines += lost(run, permit)
     for step in drain.lapsed_steps(run, all_of_them=fence):
-        lines += _lapsed(run, step)
+        lines += lapsed(run, step, held=run.status == RunStatus.PAUSING)
     if lines:
         record(run, *lines)
     close.advance(run, SYSTEM.id, news=bool(lines))
@@ -47,7 +47,8 @@ def _pause_is_overdue(run: Run) -> bool:
     return True
 
 
-def _lost(run: Run, permit: Permit) -> list[Line]:
+def lost(run: Run, permit: Permit) -> list[Line]:
+    """Nobody says what happened under this permit: what it was for is unknown."""
     lines = [
         Line(
             "permit.lost",
@@ -59,6 +60,10 @@ def _lost(run: Run, permit: Permit) -> list[Line]:
             worker=permit.worker,
         )
     ]
+    delivery = delivery_moves.of_permit(permit)
+    if delivery is not None and delivery.state == DeliveryState.DISPATCHED:
+        why = f"worker {permit.worker} was lost while it handed it over"
+        lines.append(delivery_moves.lose(delivery, why, SYSTEM.id))
     effect = Effect.objects.filter(permit=permit, settlement=Settlement.DISPATCHED).first()
     if effect is not None:
         lose(effect, f"worker {permit.worker} was lost after the dispatch")
@@ -66,14 +71,14 @@ def _lost(run: Run, permit: Permit) -> list[Line]:
     return lines
 
 
-def _lapsed(run: Run, step: Step) -> list[Line]:
-    """A lease ran out: PENDING if nothing was dispatched, else what its effects say."""
+def lapsed(run: Run, step: Step, *, held: bool) -> list[Line]:
+    """A lease ran out: PENDING if nothing was dispatched, else what its effects say. `held`: by a pause."""
     if step.status == StepStatus.CLAIMED:
         return give_back(run, step, SYSTEM.id)
     doubtful = Effect.objects.filter(step=step, settlement__in=["DISPATCHED", "UNKNOWN"]).exists()
     if doubtful:
         Step.lose(step, "worker lost")
-    elif run.status == RunStatus.PAUSING:
+    elif held:
         Step.release(step)
     elif step.happened:
         Step.finish_partly(step, "worker lost")

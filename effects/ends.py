@@ -9,7 +9,7 @@ from runs.guard import STALE, STOPPED, Refusal, lock_run
 from runs.models import Evidence, Mode, Run, RunStatus, StopRequest
 from runs.store import verb
 
-from . import close
+from . import close, delivery_moves
 from .models import Effect, Ground, Settlement
 from .settle import line_of, lose
 
@@ -50,7 +50,8 @@ def fail(*, actor: Actor, run_id: str, worker: str = "", summary: str = "") -> R
         return run
     if run.status != RunStatus.ACTIVE:
         return _too_late(run, actor, worker, "failure", STOPPED, run.cancel_version)
-    lines = _end(run, actor) + _lose_all(run, actor, "the run failed while it was in progress")
+    why = "the run failed while it was in progress"
+    lines = _end(run, actor) + _lose_all(run, actor, why) + delivery_moves.lose_all(run, actor.id, why)
     Run.fail(run, summary)
     record(run, *lines, Line("run.failed", actor.id, {"summary": summary}))
     close.tell(run)

@@ -13,8 +13,8 @@ from runs.guard import lock_run
 from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
 from runs.store import verb
 
-from . import close
-from .models import Effect, Settlement
+from . import close, delivery_moves
+from .models import Delivery, DeliveryState, Effect, Settlement
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
 ACCEPTED = "skip, accepted as unknown"
@@ -27,6 +27,16 @@ ANSWERS: dict[str, str] = {
     Settlement.ACCEPTED_UNKNOWN: ACCEPTED,
     Settlement.DISPATCHED: WAIT,
     Settlement.UNKNOWN: WAIT,
+}
+DELIVERY_ANSWERS: dict[str, str] = {
+    DeliveryState.QUEUED: SAFE,
+    DeliveryState.HELD: SAFE,
+    DeliveryState.NOT_HANDED_OVER: SAFE,
+    DeliveryState.HANDED_OVER: SKIP,
+    DeliveryState.WITHHELD: SKIP,
+    DeliveryState.ACCEPTED_UNKNOWN: ACCEPTED,
+    DeliveryState.DISPATCHED: WAIT,
+    DeliveryState.UNKNOWN: WAIT,
 }
 WHY: dict[str, str] = {
     "draining": "It is still draining. It can be resumed once it is paused.",
@@ -109,9 +119,13 @@ class NotResumed:
 
 
 def plan(run: Run) -> list[Item]:
-    """Per effect: safe to run · skip · must wait (one query)."""
-    rows = Effect.objects.filter(run=run).order_by("pk").values_list("key", "title", "settlement", "pk")
-    return [Item(key, title, state, ANSWERS[state], pk) for key, title, state, pk in rows]
+    """Per effect, and per delivery, which counts as one: safe to run · skip · must wait."""
+    effects = Effect.objects.filter(run=run).order_by("pk").values_list("key", "title", "settlement", "pk")
+    deliveries = Delivery.objects.filter(run=run).order_by("pk").values_list("key", "title", "state", "pk")
+    return [
+        *(Item(key, title, state, ANSWERS[state], pk) for key, title, state, pk in effects),
+        *(Item(key, title, state, DELIVERY_ANSWERS[state], pk) for key, title, state, pk in deliveries),
+    ]
 
 
 @verb
@@ -150,7 +164,7 @@ def _record(
     if stop is not None:
         stops.close(stop, stops.RESUMED)
         lines.append(Line("stop.closed", actor.id, {"because": stops.RESUMED}, stop_id=stop.pk))
-    record(run, *lines)
+    record(run, *lines, *delivery_moves.resumed(run, actor.id))
 
 
 def _why_not(run: Run, old: bool, shut: str, items: list[Item]) -> str | None:

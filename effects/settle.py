@@ -14,12 +14,12 @@ from django.db.models import Q
 
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
-from runs.guard import lock_run
+from runs.guard import DELIVER, lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close
+from . import close, delivery_moves
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
@@ -91,7 +91,8 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
         raise LostClaim(permit_id)
     permit: Permit = Permit.objects.get(pk=permit_id)
     effect = _effect_of(permit)
-    late = permit.state == PermitState.LOST or run.status in FINAL
+    after_end = run.status in FINAL and permit.guard != DELIVER
+    late = permit.state == PermitState.LOST or after_end
     if permit.state not in (PermitState.OPEN, PermitState.LOST):
         if permit.outcome == told.outcome:
             return Reported(permit, effect, late)
@@ -103,6 +104,8 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
 
 def _effect_of(permit: Permit) -> Effect | None:
     """The effect under whose key the permit was given; another attempt may hold it by now."""
+    if delivery_moves.of_permit(permit) is not None:
+        return None
     named = Q(permit=permit)
     if permit.effect_key:
         named |= Q(run_id=permit.run_id, key=permit.effect_key)
@@ -120,9 +123,13 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
         Permit.report(permit, told.outcome)
     kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
     lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, told.payload, told.reported_at)]
-    if effect is not None:
+    delivery = delivery_moves.of_permit(permit)
+    if delivery is not None:
+        lines += delivery_moves.settle(run, delivery, permit, told, late, actor)
+    elif effect is not None:
         lines += settle_by_report(effect, permit, told, actor, late)
-    lines += settle_step(run, permit.step, actor.id)
+    if delivery is None:
+        lines += settle_step(run, permit.step, actor.id)
     mark_late(run, permit.step_id)
     record(run, *lines)
     close.advance(run, actor.id)

@@ -13,7 +13,7 @@ from runs import drain as due
 from runs import stops, wake
 from runs.tasks import alone, each, leaving, with_own_connection
 
-from . import drain, executor, queue, reconcile
+from . import deliveries, drain, executor, handover, queue, reconcile
 from .lookup import check_effect
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,14 @@ def execute(effect_id: str) -> None:
         log.info("%s: %s", effect_id, executor.execute(effect_id))
 
 
+@shared_task(name="effects.tasks.deliver")
+@with_own_connection
+def deliver(delivery_id: str) -> None:
+    """Hand one queued delivery over, if the gate lets it."""
+    if not leaving():
+        log.info("%s: %s", delivery_id, handover.deliver(delivery_id))
+
+
 @shared_task(name="effects.tasks.sweep")
 @with_own_connection
 @alone
@@ -40,6 +48,8 @@ def sweep() -> None:
     each(queue.fall_due, queue.retries_due())
     for effect_id in queue.waiting():
         wake.run_soon("effects.tasks.execute", effect_id)
+    for delivery_id in deliveries.waiting():
+        wake.run_soon("effects.tasks.deliver", delivery_id)
     each(stops.end_waiting, stops.waiting_over())
 
 

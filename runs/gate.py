@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.expressions import Combinable
 
 from .access import NotFound
 from .evidence import Line, record
 from .guard import (
+    DELIVER,
     LOST,
+    ORDINARY,
     STOPPED,
     Ask,
     Intent,
@@ -31,6 +33,7 @@ from .guard import (
     refuse,
     view,
     why_not,
+    why_not_deliver,
 )
 from .models import Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from .store import Now, after, verb
@@ -148,7 +151,8 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     known = intent.known(run, now.seen)
     if known is not None:
         return known
-    reason = why_not(run, ask.seen_version, now.scopes_open)
+    guard = why_not_deliver if ask.queued else why_not
+    reason = guard(run, ask.seen_version, now.scopes_open)
     step = None if reason else _step_to_send(run, ask, now.step)
     if step is None:
         return refuse(run, ask, reason or _lost_or_stopped(now.step), ask.boundary, now.step)
@@ -239,6 +243,7 @@ def _open(run: Run, ask: Ask, step: Step) -> Permit:
         run=run,
         step=step,
         boundary=ask.boundary,
+        guard=ORDINARY if run.status == RunStatus.ACTIVE else DELIVER,
         op_class=ask.op_class,
         effect_key=ask.effect_key,
         attempt=step.attempt,
@@ -290,7 +295,7 @@ def look(permit_id: str, token: str) -> Look:
         Permit.objects.filter(pk=permit_id, token=token)
         .annotate(
             looked_at=Now(),
-            gate=gate_of_permit(),
+            gate=ExpressionWrapper(gate_of_permit(), BooleanField()),
             status=F("run__status"),
             version=F("run__cancel_version"),
             policies=F("run__policy_epochs"),

@@ -32,6 +32,7 @@ from .models import (
 from .models import Refusal as RefusalRow
 from .store import Now
 
+ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was given
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
@@ -39,6 +40,7 @@ WHAT_TO_DO = {
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
 }
 LEASE_S = 30.0
+ENDED = (RunStatus.COMPLETED, RunStatus.FAILED)  # by the runtime's own word
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Ask:
     step_name: str = ""
     effect_key: str = ""
     lease_s: float = LEASE_S
+    queued: bool = False  # a message queued at `seen_version`: the end of its run doesn't shut its gate
 
     @property
     def lease(self) -> timedelta:
@@ -208,6 +211,23 @@ def why_not(run: Run, seen_version: int, is_open: bool) -> str | None:
     return STALE if run.cancel_version != seen_version else None
 
 
+def why_not_deliver(run: Run, seen_version: int, is_open: bool) -> str | None:
+    """The guard of a queued message: as ordinary, or its run ended by its runtime's word at the very
+    version at which it was queued, and no stop of that run was recorded since.
+    """
+    reason = why_not(run, seen_version, is_open)
+    if reason is None or not is_open or run.status not in ENDED:
+        return reason
+    if run.cancel_version != seen_version:
+        return STALE
+    return STOPPED if stopped_since(run, seen_version) else None
+
+
+def stopped_since(run: Run, version: int) -> bool:
+    """Whether a stop of this run was recorded since it got this version, also one after its end."""
+    return StopRequest.objects.filter(run=run, version_after__gte=version).exists()
+
+
 def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = None) -> Refusal:
     """Record a refusal under the run's lock: one row with its count; only the first is evidence."""
     same = {
@@ -267,16 +287,19 @@ def policies_open(epochs: dict[str, int]) -> bool:
     return all(gate.exists() for gate in gates)
 
 
-def gate_of_permit() -> Exists:
-    """The run is ACTIVE at the permit's version, its workspace and session open at the admission's epochs."""
+def gate_of_permit() -> Q:
+    """The run is ACTIVE at the permit's version, its workspace and session open at the admission's epochs.
+
+    For a queued message also: it ended at that version, and no stop of it was recorded since.
+    """
     session_open = Q(session__isnull=True) | Q(session__gate=Gate.OPEN, session__epoch=F("session_epoch"))
-    return Exists(
-        Run.objects.filter(
-            session_open,
-            pk=OuterRef("run_id"),
-            status=RunStatus.ACTIVE,
-            cancel_version=OuterRef("seen_version"),
-            workspace__gate=Gate.OPEN,
-            workspace__epoch=F("admitted_epoch"),
-        )
+    runs = Run.objects.filter(
+        session_open,
+        pk=OuterRef("run_id"),
+        cancel_version=OuterRef("seen_version"),
+        workspace__gate=Gate.OPEN,
+        workspace__epoch=F("admitted_epoch"),
     )
+    stops = StopRequest.objects.filter(run=OuterRef("run_id"), version_after__gte=OuterRef("seen_version"))
+    ended = Q(Exists(runs.filter(status__in=ENDED))) & ~Q(Exists(stops))
+    return Q(Exists(runs.filter(status=RunStatus.ACTIVE))) | (Q(guard=DELIVER) & ended)

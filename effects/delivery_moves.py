@@ -1,0 +1,199 @@
+"""What becomes of a delivery: its holder's word, a lost lease, a stop, a resume. Moves of one locked run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runs.access import Actor
+from runs.evidence import AT_ONCE, Line
+from runs.guard import stopped_since
+from runs.models import Boundary, InFlight, Mode, Permit, PermitState, Run, RunStatus, Step, StopRequest
+from runs.store import Now, after
+
+from .models import Channel, Delivery, DeliveryState
+
+OURS = (Channel.WEBHOOK, Channel.EMAIL)
+TOLD = 100  # so many are named in the line of a stop; each has its own record
+# States in which nobody can say yet, or ever, whether it was handed over.
+DOUBTFUL = (DeliveryState.DISPATCHED, DeliveryState.UNKNOWN)
+UNSETTLED = (*DOUBTFUL, DeliveryState.ACCEPTED_UNKNOWN)
+AGAIN_S = 5  # how long a message to our sender may take before it counts as lost
+
+
+def of_permit(permit: Permit) -> Delivery | None:
+    """The delivery that a permit was given for."""
+    if permit.boundary != Boundary.DELIVER:
+        return None
+    found: Delivery | None = Delivery.objects.filter(permit=permit).first()
+    return found
+
+
+def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, actor: Actor) -> list[Line]:
+    """Move a delivery, and the step of this attempt, by its holder's word (settle.Told)."""
+    was = delivery.state
+    facts = {"late": late, "provider_ref": told.provider_ref[:300], "detail": told.detail[:300]}
+    if was not in DOUBTFUL:
+        return []
+    if told.outcome in ("applied", "partial"):
+        Delivery.hand_over(delivery, **facts)
+    elif told.outcome == "not_sent" and was == DeliveryState.DISPATCHED:
+        return _taken_back(run, delivery, permit, actor)
+    elif told.outcome != "unknown":
+        Delivery.fail(delivery, **facts)
+    elif was == DeliveryState.DISPATCHED:
+        Delivery.lose(delivery, told.detail[:300] or "the holder could not say")
+    else:
+        return []
+    end_step(permit.step_id, delivery.state)
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=was)]
+
+
+def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:
+    """Nothing was sent: queued again, unless a stop came meanwhile, which holds or withholds it."""
+    Delivery.take_back(delivery, after(AGAIN_S) if delivery.channel in OURS else None)
+    move = what_stands(run)
+    if move is not None:
+        move(delivery)
+    Step.withhold(Step.objects.filter(pk=permit.step_id))
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=DeliveryState.DISPATCHED)]
+
+
+def what_stands(run: Run) -> Callable[[Any], int] | None:
+    """What the stop in force does to a queued delivery of this run; None when none is."""
+    if run.status in (RunStatus.PAUSING, RunStatus.PAUSED):
+        return Delivery.hold
+    ended = run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
+    if run.status == RunStatus.ACTIVE or (ended and not stopped_since(run, run.cancel_version)):
+        return None
+    return Delivery.withhold
+
+
+def lose(delivery: Delivery, why: str, actor: str) -> Line:
+    """DISPATCHED → UNKNOWN: nobody says what happened to it."""
+    Delivery.lose(delivery, why[:300])
+    if delivery.permit_id is not None:
+        step_ids = Permit.objects.filter(pk=delivery.permit_id).values_list("step_id", flat=True)
+        end_step(step_ids.get(), delivery.state)
+    return line_of(delivery, actor)
+
+
+STEP_ENDS: dict[str, Callable[[Any], int]] = {
+    DeliveryState.HANDED_OVER: Step.succeed,
+    DeliveryState.NOT_HANDED_OVER: Step.fail,
+    DeliveryState.UNKNOWN: Step.lose,
+}
+
+
+def end_step(step_id: str, state: str) -> None:
+    """The step of an attempt ends with it."""
+    STEP_ENDS[state](Step.objects.filter(pk=step_id))
+
+
+def line_of(
+    delivery: Delivery,
+    actor: str,
+    worker: str = "",
+    *,
+    permit: Permit | None = None,
+    stop_id: str = "",
+    **told: Any,
+) -> Line:
+    """`delivery.queued`, `delivery.handed_over`, … as the delivery stands now."""
+    return Line(
+        f"delivery.{delivery.state.lower()}",
+        actor,
+        {"delivery": delivery.pk, "channel": delivery.channel, **told},
+        boundary=Boundary.DELIVER,
+        carried_version=permit.seen_version if permit else None,
+        step_id=permit.step_id if permit else "",
+        permit_id=permit.pk if permit else "",
+        effect_key=delivery.key,
+        stop_id=stop_id,
+        worker=worker,
+    )
+
+
+# stops, ends and resumes -------------------------------------------------------------------------------
+
+
+def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    """What a stop does to the deliveries of its run, in its own transaction: hold, or withhold.
+
+    What was handed over is listed; what is in flight becomes unknown with an abandon.
+    """
+    pause = stop.mode == Mode.PAUSE and not stop.finished_before
+    sources = (
+        (DeliveryState.QUEUED,)
+        if pause
+        else (DeliveryState.QUEUED, DeliveryState.HELD, DeliveryState.NOT_HANDED_OVER)
+    )
+    lines = list(_each(run, sources, Delivery.hold if pause else Delivery.withhold, actor, stop.pk))
+    if stop.finished_before:
+        list_in_flight(run, stop)
+    elif stop.mode == Mode.ABANDON:
+        lines += lose_all(run, actor.id, "we gave up waiting while it was being handed over")
+    told = _handed_over(run)
+    if told["handed_over"] or told["in_flight"]:
+        lines.append(Line("delivery.listed", actor.id, told, stop_id=stop.pk))
+    return lines
+
+
+def _each(
+    run: Run, sources: tuple[str, ...], move: Callable[[Any], int], actor: Actor, stop_id: str
+) -> Iterator[Line]:
+    """A slice at a time, in key order: a run with a long queue is stopped as surely as any other."""
+    rows = Delivery.objects.filter(run=run, state__in=sources).order_by("pk").defer("body")
+    last = ""
+    while True:
+        found = list(rows.filter(pk__gt=last)[:AT_ONCE])
+        if found:
+            move(Delivery.objects.filter(pk__in=[one.pk for one in found]))
+            last = found[-1].pk
+        for one in found:
+            was, one.state = one.state, "HELD" if move is Delivery.hold else "WITHHELD"
+            yield line_of(one, actor.id, stop_id=stop_id, was=was)
+        if len(found) < AT_ONCE:
+            return
+
+
+def list_in_flight(run: Run, stop: StopRequest) -> None:
+    """A stop of a finished run lists what is being handed over, as any stop lists what is in flight."""
+    permits = Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST])
+    listed = (InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits)
+    InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
+
+
+def _handed_over(run: Run) -> dict[str, Any]:
+    """What no stop reaches any more: how many were handed over, and the first of them by key."""
+    mine = Delivery.objects.filter(run=run)
+    over = mine.filter(state=DeliveryState.HANDED_OVER).order_by("pk")
+    flying = mine.filter(state__in=UNSETTLED).order_by("pk")
+    return {
+        "handed_over": over.count(),
+        "keys": list(over.values_list("key", flat=True)[:TOLD]),
+        "in_flight": list(flying.values_list("key", flat=True)[:TOLD]),
+    }
+
+
+def lose_all(run: Run, actor: str, why: str) -> list[Line]:
+    """Every delivery in progress becomes UNKNOWN, at once."""
+    rows = Delivery.objects.filter(run=run, state=DeliveryState.DISPATCHED).order_by("pk")
+    return [lose(delivery, why, actor) for delivery in rows]
+
+
+def resumed(run: Run, actor: str) -> list[Line]:
+    """HELD → QUEUED at the version of the resume, in its transaction."""
+    lines: list[Line] = []
+    for channels, turn_at in ((OURS, Now()), ((Channel.OUTSIDE,), None)):
+        held = Delivery.objects.filter(run=run, state=DeliveryState.HELD, channel__in=channels)
+        rows = list(held.order_by("pk").defer("body"))
+        for start in range(0, len(rows), AT_ONCE):
+            some = rows[start : start + AT_ONCE]
+            Delivery.queue_again(
+                Delivery.objects.filter(pk__in=[one.pk for one in some]), run.cancel_version, turn_at
+            )
+        for one in rows:
+            one.state = DeliveryState.QUEUED
+            lines.append(line_of(one, actor, was=DeliveryState.HELD))
+    return lines

@@ -1,7 +1,9 @@
 """A setting that could lose a stop or open a door is named at the start, with an id and what to do."""
 
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,110 @@ def test_a_server_that_answers_to_any_name_is_an_error(settings: Settings) -> No
 @pytest.mark.parametrize(("version", "found"), [("4.2.1", ["allstop.E003"]), ("4.2.2", []), ("4.10.0", [])])
 def test_an_old_daphne_is_an_error(version: str, found: list[str]) -> None:
     assert ids(checks._daphne(version)) == found
+
+
+@pytest.mark.parametrize(
+    ("origins", "found"),
+    [
+        ([], ["allstop.E004"]),
+        (["https://stop.example.com", "stop.example.com"], ["allstop.E004"]),
+        (["https://stop.example.com/"], ["allstop.E004"]),
+        (["*"], ["allstop.E004"]),
+        (["https://stop.example.com:8443", "http://[::1]:8000"], []),
+    ],
+)
+def test_pages_need_an_exact_origin(settings: Settings, origins: list[str], found: list[str]) -> None:
+    settings.ALLSTOP_ORIGINS = origins
+    assert ids(checks.installation(None)) == found
+
+
+@pytest.mark.parametrize(("name", "value"), [("USE_TZ", False), ("TIME_ZONE", "Europe/Berlin")])
+def test_moments_are_kept_in_utc(settings: Settings, name: str, value: object) -> None:
+    setattr(settings, name, value)
+    assert ids(checks.installation(None)) == ["allstop.E005"]
+
+
+def test_debug_pages_are_warned_of(settings: Settings) -> None:
+    settings.DEBUG = True
+    assert ids(checks.installation(None)) == ["allstop.W001"]
+
+
+@pytest.mark.parametrize(("size", "found"), [(4, ["allstop.E018"]), (5, []), (20, [])])
+def test_a_pool_without_connections_for_stops_is_an_error(size: int, found: list[str]) -> None:
+    assert ids(checks._pool({"OPTIONS": {"pool": {"max_size": size}}})) == found
+
+
+def test_a_broker_that_is_away_is_a_warning_and_no_command_waits_for_it(settings: Settings) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        settings.REDIS_URL = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+        assert ids(checks.broker(["default"])) == ["allstop.W011"]
+        assert checks.broker(None) == []
+        listening.listen()
+        assert checks.broker(["default"]) == []
+    settings.REDIS_URL = ""
+    assert checks.broker(["default"]) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "found"),
+    [("/srv/share/a b/x.sqlite3", 1), ("/srv/share/local/x.sqlite3", 0), ("/home/x.sqlite3", 0)],
+)
+def test_sqlite_on_a_network_share_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, found: int
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nhost:/x /srv/share nfs4 rw 0 0\n"
+        "/dev/sdb /srv/share/local ext4 rw 0 0\nhost:/y /srv/share/a\\040b cifs rw 0 0\n"
+    )
+    monkeypatch.setattr(checks, "MOUNTS", mounts)
+    assert ids(checks._network(Path(file))) == ["allstop.W010"] * found
+
+
+@pytest.mark.only("sqlite")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("sql", "value", "found"),
+    [("PRAGMA journal_mode", "delete", "allstop.E015"), ("PRAGMA synchronous", 1, "allstop.E010")],
+)
+def test_a_setting_of_sqlite_that_can_not_be_relied_on_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, sql: str, value: object, found: str
+) -> None:
+    answer_otherwise(monkeypatch, sql, value)
+    assert ids(checks.durability(["default"])) == [found]
+
+
+@pytest.mark.only("sqlite")
+@pytest.mark.django_db
+def test_sqlite_whose_writers_start_as_readers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "transaction_mode", "DEFERRED")
+    assert ids(checks.durability(["default"])) == ["allstop.E011"]
+
+
+@pytest.mark.only("postgresql")
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("sql", "value", "found"),
+    [
+        ("SHOW synchronous_commit", "off", "allstop.E012"),
+        ("SHOW fsync", "off", "allstop.E013"),
+        ("SHOW transaction_isolation", "serializable", "allstop.E014"),
+        ("SHOW idle_in_transaction_session_timeout", "0", "allstop.E016"),
+        ("SHOW transaction_read_only", "on", "allstop.E017"),
+    ],
+)
+def test_a_setting_of_postgresql_that_can_not_be_relied_on_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, sql: str, value: object, found: str
+) -> None:
+    answer_otherwise(monkeypatch, sql, value)
+    assert ids(checks.durability(["default"])) == [found]
+
+
+def answer_otherwise(monkeypatch: pytest.MonkeyPatch, sql: str, value: object) -> None:
+    """Have the database answer one question otherwise, for what no session can change."""
+    real = checks._value
+    monkeypatch.setattr(checks, "_value", lambda on, asked: value if asked == sql else real(on, asked))
 
 
 @pytest.mark.only("sqlite")

@@ -23,6 +23,8 @@ ALLSTOP_ORIGINS = env.list("ALLSTOP_ORIGINS", default=["http://127.0.0.1:8000", 
 ALLSTOP_OUTBOUND_ORIGINS = env.list("ALLSTOP_OUTBOUND_ORIGINS", default=[])
 # The last moment at which a send may begin after its permit, in seconds.
 ALLSTOP_PERMIT_S = env.float("ALLSTOP_PERMIT_S", default=10.0)
+# Where kinds of provider workspace write, one folder per workspace. All processes see the same.
+ALLSTOP_FILES = env.str("ALLSTOP_FILES", default="") or str(ALLSTOP_DATA / "files")
 
 # Whoever shows it may read /metrics; without one, only this machine may.
 ALLSTOP_METRICS_TOKEN = env.str("ALLSTOP_METRICS_TOKEN", default="")

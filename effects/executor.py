@@ -29,7 +29,7 @@ from runs.models import Permit, PermitState, Step, StepStatus
 from runs.store import one_transaction
 
 from . import intents, outbound, providers, settle
-from .models import Effect, Provider, Settlement
+from .models import SENT_BY_US, Effect, Settlement
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def _queued(effect_id: str) -> Effect | None:
     """The effect, while it is ours to send and its step is free; without a lock, so only a hint."""
     found: Effect | None = (
         Effect.objects.select_related("run", "step", "kind")
-        .filter(pk=effect_id, kind__provider=Provider.HTTP)
+        .filter(pk=effect_id, kind__provider__in=SENT_BY_US)
         .filter(WORTH_ASKING, settlement__in=TO_SEND)
         .first()
     )
@@ -146,6 +146,7 @@ def _committed(ask: Ask) -> Permit | None:
 
 def _send(effect: Effect, permit: Permit, began: float) -> settle.Told:
     assert effect.kind is not None  # _queued() chose it by its kind
+    effect.attempt = Effect.objects.values_list("attempt", flat=True).get(pk=effect.pk)
     try:
         return providers.send(effect, effect.kind, partial(_look_again, permit, began))
     except NotOpen as shut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from runs.access import Actor, NotFound, demand_workspace
@@ -11,10 +11,11 @@ from runs.evidence import Line, record
 from runs.models import Workspace
 from runs.store import Now, verb
 
-from . import outbound
-from .models import Kind, Provider
+from . import folder, outbound
+from .models import Kind, OperationClass, Provider
 
 KEY = "{key}"
+INSPECTED = {"inspect": "files"}
 
 
 class BadKind(ValueError):
@@ -71,6 +72,7 @@ def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -
         raise NotFound("workspace")
     demand_workspace(actor, "kinds", workspace_id)
     check(new)
+    new = completed(new)
     known = Kind.objects.filter(workspace=workspace, name=name).first()
     if known is None:
         kind = Kind.objects.create(workspace=workspace, name=name, **vars(new))
@@ -91,14 +93,54 @@ def check(new: NewKind) -> None:
         texts = [said] if isinstance(said, str) else said
         if not texts or not all(text.strip() for text in texts):
             raise BadKind(on_wire(answer), "This is one of the six answers; it may not be empty")
-    if new.provider == Provider.HTTP and not new.send:
+    CHECKS[new.provider](new)
+
+
+def _check_http(new: NewKind) -> None:
+    if "url" not in new.send:
         raise BadKind("send", "A kind of provider http says where it is sent to")
-    if new.provider != Provider.HTTP and new.send:
-        raise BadKind("send", "Only a kind of provider http is sent by us")
+    check_url("send.url", new.send["url"], needs_key=False)
+    _check_lookup(new)
+
+
+def _check_outside(new: NewKind) -> None:
     if new.send:
-        check_url("send.url", new.send.get("url", ""), needs_key=False)
+        raise BadKind("send", "Only a kind of provider http or workspace is sent by us")
+    _check_lookup(new)
+
+
+def _check_lookup(new: NewKind) -> None:
     if new.lookup:
         check_url("lookup.url", new.lookup.get("url", ""), needs_key=True)
+
+
+def _check_workspace(new: NewKind) -> None:
+    if new.op_class != OperationClass.WORKSPACE_CHANGE:
+        raise BadKind("class", "A kind of provider workspace is of class workspace_change")
+    if "url" in new.send:
+        raise BadKind("send", "A kind of provider workspace names a folder, no address")
+    if new.lookup not in ({}, INSPECTED):
+        raise BadKind(
+            "lookup", "Files of provider workspace are inspected; there is nothing to say about it"
+        )
+    try:
+        folder.parts_of(new.send.get("folder") or "files")
+    except folder.Unusable as error:
+        raise BadKind("send.folder", str(error)) from error
+
+
+CHECKS = {
+    Provider.HTTP: _check_http,
+    Provider.WORKSPACE: _check_workspace,
+    Provider.OUTSIDE: _check_outside,
+}
+
+
+def completed(new: NewKind) -> NewKind:
+    """What follows from the provider: files can be looked at, and an attempt that is late be barred."""
+    if new.provider != Provider.WORKSPACE:
+        return new
+    return replace(new, lookup=INSPECTED, key_fencing=True)
 
 
 def on_wire(name: str) -> str:

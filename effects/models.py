@@ -18,10 +18,14 @@ from .review_tables import Approval, Review
 
 
 class Provider(models.TextChoices):
-    """Who sends: our executor over HTTP, or the agent itself."""
+    """Who sends: our executor over HTTP, our executor into the workspace's folder, or the agent itself."""
 
     HTTP = "http"
+    WORKSPACE = "workspace"
     OUTSIDE = "outside"
+
+
+SENT_BY_US = (Provider.HTTP, Provider.WORKSPACE)
 
 
 class Kind(models.Model):
@@ -46,6 +50,7 @@ class Kind(models.Model):
     check_for_s = models.PositiveIntegerField(default=86_400)
     key_fencing = models.BooleanField(default=False)
     key_retention_s = models.PositiveIntegerField(default=86_400)
+    retry_after_s = models.JSONField(default=list)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 

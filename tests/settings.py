@@ -15,6 +15,7 @@ for _name in [*OURS.split(), "LOG_LEVEL", "CALLS_PER_TOKEN", "CALLS_PER_ADDRESS"
     os.environ.pop(f"ALLSTOP_{_name}", None)
 os.environ.pop("REDIS_URL", None)
 os.environ["ALLSTOP_DATA"] = _folder
+os.environ["ALLSTOP_BUFFER"] = f"{_folder}/buffer"  # of the clients that tests start
 os.environ["SECRET_KEY"] = "for tests only, it protects nothing at all, and it is long enough"
 os.environ["DATABASE_URL"] = (
     servers.postgresql_url() if servers.kind() == "postgresql" else f"sqlite:///{_folder}/allstop.sqlite3"

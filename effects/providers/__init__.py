@@ -13,7 +13,7 @@ from effects.models import Provider as Name
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import http
+from . import http, workspace
 
 Ready = Callable[[], None]
 
@@ -28,9 +28,9 @@ class Provider(Protocol):
         """What the provider holds under the effect's key. Never raises for what a provider does."""
 
 
-SENDERS: dict[str, Provider] = {Name.HTTP: http}
+SENDERS: dict[str, Provider] = {Name.HTTP: http, Name.WORKSPACE: workspace}
 # An agent that sends for itself may still say where its effects can be looked up.
-LOOKERS: dict[str, Provider] = {Name.HTTP: http, Name.OUTSIDE: http}
+LOOKERS: dict[str, Provider] = {Name.HTTP: http, Name.OUTSIDE: http, Name.WORKSPACE: workspace}
 
 
 class NoSender(LookupError):

@@ -98,6 +98,7 @@ class Processes:
             "REDIS_URL": self.redis_url,
             "SECRET_KEY": "one key for all processes of a test, as in a real installation",
             "ALLSTOP_DATA": str(self.folder / "data"),
+            "ALLSTOP_BUFFER": str(self.folder / "buffer"),
             "ALLSTOP_LOG_LEVEL": "INFO",
             "PYTHONUNBUFFERED": "1",
         }

@@ -11,33 +11,21 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from allstop.errors import GateUnavailable, Json, MustWait, NeverSent, Queued
+from allstop.declared import Declared
+from allstop.errors import Json
+from allstop.held import Judge
 from allstop.outcome import Outcome
-from allstop.permit import Judge
 
 if TYPE_CHECKING:
     from allstop.gated import Gated
 
 
-class Effect:
+class Effect(Declared):
     """Made by `run.effect(…)` or `step.effect(…)`. `skipped`: the last send found the key settled."""
 
     def __init__(self, owner: Gated, spec: Json, judge: Judge) -> None:
+        super().__init__(spec, judge)
         self._owner = owner
-        self._spec = spec
-        self._judge = judge
-        self._tried = False
-        self.skipped = False
-
-    @property
-    def key(self) -> str:
-        """The effect key. Give it to the provider as its idempotency key."""
-        return str(self._spec["key"])
-
-    @property
-    def body(self) -> str | None:
-        """The text that was declared: send these very bytes."""
-        return self._spec.get("body")
 
     def send(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call `fn(*args, **kwargs)` if, and only if, the gate permits it now. Returns what `fn` returned.
@@ -56,32 +44,10 @@ class Effect:
         value = self._owner.spend(permit, call, self._judge, keep_result=True)
         return value.result if isinstance(value, Outcome) else value
 
-    def _known(self, answer: Json) -> Any:
-        what, effect = answer.get("known"), answer.get("effect") or {}
-        if answer.get("queued"):
-            raise Queued(f"Effect {self.key!r} is queued: Allstop sends effects of this kind itself.", effect)
-        if what == "settled":
-            self.skipped = True
-            return answer.get("result")
-        if what == "must_wait":
-            todo = answer.get("what_to_do") or "Wait until its outcome is known."
-            raise MustWait(f"Effect {self.key!r} was sent before and may not be sent now. {todo}", effect)
-        raise GateUnavailable(f"Allstop answered {what!r} for effect {self.key!r}. Nothing was sent.")
-
     def __enter__(self) -> Effect:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and not self._tried:
-            raise NeverSent(f"The block of effect {self.key!r} ended without send(): it was not declared.")
-
-
-def plan(compensation: str | Json | None, none_because: str | None) -> Json:
-    """The declared compensation, or the reason why there is none: exactly one of the two."""
-    if (compensation is None) == (none_because is None):
-        raise TypeError("Say either compensation=… or none_because=…: a plan is declared before the send.")
-    if compensation is None:
-        return {"none_because": none_because}
-    return {"kind": compensation} if isinstance(compensation, str) else compensation
+        self._check_sent(error)

@@ -62,10 +62,16 @@ class GateUnavailable(BaseException):
 
 
 class ReportNotDelivered(GateUnavailable):
-    """The call was made, but the server could not be told its outcome. `result`: what it returned."""
+    """The call was made, but the server could not be told its outcome. `result`: what it returned.
 
-    def __init__(self, message: str, *, permit_id: str, outcome: str, result: object = None) -> None:
+    kept: the report is on disk, and is told when the server is there again, by this process or a later one.
+    """
+
+    def __init__(
+        self, message: str, *, permit_id: str, outcome: str, result: object = None, kept: bool = False
+    ) -> None:
         super().__init__(message)
+        self.kept = kept
         self.permit_id = permit_id
         self.outcome = outcome
         self.result = result

@@ -8,106 +8,124 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import httpx2
 
 from allstop.errors import GateUnavailable, Json, from_problem
+from allstop.talk import Answer, Ask
 
 # Worth another try: the same Idempotency-Key makes it the same call.
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Answer:
-    """status: the HTTP status (below 400) · data: the JSON object · replayed: stored from an earlier try."""
+class Address:
+    """Where the server is and who asks. timeout_s: one try of one call. give_up_s: all tries of one call."""
 
-    status: int
-    data: Json
-    replayed: bool = False
+    url: str
+    token: str
+    timeout_s: float
+    give_up_s: float
+
+    @property
+    def base_url(self) -> str:
+        """Of the HTTP API."""
+        return f"{self.url.rstrip('/')}/api/v1/"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of every call."""
+        return {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+
+
+class Patience:
+    """The time that is left for one call, and the growing, jittered pauses between its tries. In seconds."""
+
+    def __init__(self, ask: Ask, address: Address) -> None:
+        within = address.give_up_s if ask.within_s is None else ask.within_s
+        self._end = time.monotonic() + within
+        self._timeout_s = address.timeout_s
+        self._pause = 0.05
+        self._ask = ask
+        self.reason = "no time was left to ask"
+
+    def left(self) -> float:
+        """Until the call is given up. Not above 0: it is."""
+        return self._end - time.monotonic()
+
+    def timeout(self) -> float:
+        """Of the next try."""
+        return max(0.001, min(self._timeout_s, self.left()))
+
+    def pause(self) -> float:
+        """How long to wait before the next try."""
+        pause = min(self._pause * random.uniform(0.5, 1.5), self.left())  # noqa: S311
+        self._pause = min(self._pause * 2, 2.0)
+        return max(0.0, pause)
+
+    def taken(self, response: httpx2.Response) -> Answer | None:
+        """The answer; None if another try may bring one. Raises what `errors.from_problem` makes of it."""
+        if _worth_repeating(response):
+            self.reason = f"it answered {response.status_code}"
+            return None
+        return _read(response)
+
+    def missed(self, error: httpx2.RequestError) -> None:
+        """A try brought no answer."""
+        self.reason = f"{type(error).__name__}: {error}"
+
+    def over(self) -> GateUnavailable:
+        """No try brought one."""
+        ask = self._ask
+        return GateUnavailable(f"No usable answer from Allstop to {ask.method} {ask.path}: {self.reason}.")
 
 
 class Wire:
-    """The connection of one Client. Safe to share between threads. Times are in seconds."""
+    """The connection of one Client. Safe to share between threads."""
 
-    def __init__(self, url: str, token: str, *, timeout_s: float, give_up_s: float) -> None:
-        self.give_up_s = give_up_s
-        self._timeout_s = timeout_s
-        self._http = httpx2.Client(
-            base_url=f"{url.rstrip('/')}/api/v1/",
-            headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
-        )
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._http = httpx2.Client(base_url=address.base_url, headers=address.headers)
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def get(
-        self, path: str, *, params: dict[str, str] | None = None, within_s: float | None = None
-    ) -> Answer:
-        """Read `path`. Raises as `post` does."""
-        return self._ask("GET", path, {}, params=params, within_s=within_s)
+    def send(self, ask: Ask) -> Answer:
+        """Ask once, however often it is tried.
 
-    def put(self, path: str, body: Json) -> Answer:
-        """Write `path`. Raises as `post` does."""
-        return self._ask("PUT", path, {}, body=body)
-
-    def post(self, path: str, body: Json, *, key: str | None = None, within_s: float | None = None) -> Answer:
-        """Post once, however often it is tried. `key`: the Idempotency-Key, a fresh one by default.
-
-        Raises GateUnavailable without an answer after `within_s` (default: give_up_s), and for an answer of
-        400 and above what `errors.from_problem` says.
+        Raises GateUnavailable when no answer came in time, and for an answer of 400 and above what
+        `errors.from_problem` says.
         """
-        return self._ask("POST", path, {"Idempotency-Key": key or new_key()}, body=body, within_s=within_s)
-
-    def tell(self, path: str, body: Json) -> Answer:
-        """Post what may arrive any number of times, such as a heartbeat: no key. Raises as `post` does."""
-        return self._ask("POST", path, {}, body=body)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        *,
-        body: Json | None = None,
-        params: dict[str, str] | None = None,
-        within_s: float | None = None,
-    ) -> Answer:
-        reason = "no time was left to ask"
-        for left in _attempts(self.give_up_s if within_s is None else within_s):
+        patience = Patience(ask, self.address)
+        while patience.left() > 0:
             try:
-                response = self._http.request(
-                    method,
-                    path,
-                    json=body,
-                    params=params,
-                    headers=headers,
-                    timeout=min(self._timeout_s, left),
-                )
+                response = self._http.request(**request(ask, patience))
             except httpx2.RequestError as error:
-                reason = f"{type(error).__name__}: {error}"
-                continue
-            if not _worth_repeating(response):
-                return _read(response)
-            reason = f"it answered {response.status_code}"
-        raise GateUnavailable(f"No usable answer from Allstop to {method} {path}: {reason}.")
+                patience.missed(error)
+            else:
+                if answer := patience.taken(response):
+                    return answer
+            time.sleep(patience.pause())
+        raise patience.over()
+
+
+def request(ask: Ask, patience: Patience) -> Json:
+    """The arguments of the HTTP client's `request` for the next try."""
+    return {
+        "method": ask.method,
+        "url": ask.path,
+        "json": ask.body,
+        "params": ask.params,
+        "headers": {"Idempotency-Key": ask.key} if ask.key else {},
+        "timeout": patience.timeout(),
+    }
 
 
 def new_key() -> str:
     """An Idempotency-Key for one logical call."""
     return uuid.uuid4().hex
-
-
-def _attempts(within_s: float) -> Iterator[float]:
-    """Yields the seconds left before each attempt; sleeps a growing, jittered while between two."""
-    end = time.monotonic() + within_s
-    pause = 0.05
-    while (left := end - time.monotonic()) > 0:
-        yield left
-        time.sleep(max(0.0, min(pause * random.uniform(0.5, 1.5), end - time.monotonic())))  # noqa: S311
-        pause = min(pause * 2, 2.0)
 
 
 def _worth_repeating(response: httpx2.Response) -> bool:

@@ -1,0 +1,92 @@
+"""A step as its worker holds it: claimed, filled, and finished with what its calls add up to."""
+
+from __future__ import annotations
+
+import logging
+
+from allstop.attached import Attached
+from allstop.errors import GateUnavailable, Json, LostClaim, Refused, Rejected, StepEnded
+from allstop.facts import Fact, telling
+from allstop.link import Link
+from allstop.outcome import Outcome
+from allstop.talk import Talk
+
+log = logging.getLogger("allstop")
+
+
+class Claimed:
+    """Finished with the result that its calls add up to; given back if there were none.
+
+    held: id and claim token of a step that is claimed already.
+    """
+
+    def __init__(
+        self,
+        attached: Attached,
+        link: Link,
+        *,
+        key: str,
+        name: str | None = None,
+        op_class: str = "external_write",
+        held: tuple[str, str] = ("", ""),
+    ) -> None:
+        self._attached = attached
+        self._link = link
+        self._spec = {"key": key, "class": op_class} | ({"name": name} if name else {})
+        self._outcomes: list[str] = []
+        self.id, self.claim_token = held
+
+    def step_ref(self, key: str, name: str | None) -> Json:
+        """This step, by its claim."""
+        return {"id": self.id, "claim_token": self.claim_token}
+
+    def note_outcome(self, outcome: Outcome | None) -> None:
+        """Remember what a call did, for the step's own result."""
+        if outcome is not None:
+            self._outcomes.append(outcome.name)
+
+    def claiming(self) -> Talk[None]:
+        """Register and claim it. Raises StepEnded when it is not free."""
+        if self.id:
+            return
+        run, lease_s = self._attached, self._link.pace.lease_s
+        claim = {"worker": run.worker, "seen_version": run.version, "lease_s": lease_s}
+        data = yield from run.posting(f"runs/{run.id}/steps", {**self._spec, "claim": claim})
+        if not data.get("claim_token"):
+            raise StepEnded(f"Step {self._spec['key']!r} is {data.get('status')}; it can't be claimed.", data)
+        self.id, self.claim_token = str(data["id"]), str(data["claim_token"])
+        run.hold(self.claim_token)
+
+    def leaving(self, error: BaseException | None) -> Talk[None]:
+        """At the end of the step's block."""
+        try:
+            yield from self._ending(error)
+        except (Refused, GateUnavailable, Rejected) as late:
+            if error is None:
+                raise
+            log.warning("Step %s was not finished by this worker: %s", self._spec["key"], late)
+        finally:
+            self._attached.let_go(self.claim_token)
+
+    def _ending(self, error: BaseException | None) -> Talk[None]:
+        if isinstance(error, LostClaim):
+            return
+        body: Json = {"claim_token": self.claim_token}
+        if not self._outcomes:
+            yield from self._attached.posting(f"steps/{self.id}/release", body)
+            return
+        body["result"] = self._result(failed=error is not None)
+        if error is not None:
+            body["detail"] = type(error).__name__
+        outbox, path = self._link.outbox, f"steps/{self.id}/finish"
+        fact = Fact.of(path, body, step=self.id, told_by=outbox.told_by)
+        yield from telling(outbox, fact, self._link.give_up_s)
+
+    def _result(self, *, failed: bool) -> str:
+        seen = set(self._outcomes)
+        if "unknown" in seen:
+            return "unknown"
+        changed = bool(seen & {"applied", "partial"})
+        if not failed and seen <= {"applied"}:
+            return "succeeded"
+        return "partial" if changed else "failed"

@@ -171,6 +171,10 @@ REFUSAL_REASON = {
     "stopped": "the run is stopped",
     "stale_version": "its version is stale",
     "lost_claim": "its claim is not its own any more",
+    "blind_retry": "it may have happened",
+    "unverified": "only its worker says that it did not happen",
+    "tries_used_up": "it was tried as often as it may be",
+    "not_due": "its retry is not due yet",
 }
 
 # The pill beside the workspace; static/live.js says the same words.

@@ -6,17 +6,21 @@ seconds.
 
 from __future__ import annotations
 
+from django.db.models import Exists, OuterRef, Q
+
 from runs import gate, wake
 from runs.access import EXECUTOR
-from runs.guard import Ask, Refusal
-from runs.models import Run, RunStatus, Step, StepStatus
+from runs.guard import Ask, Known, Refusal
+from runs.models import Boundary, Run, RunStatus, Step, StepStatus
+from runs.models import Refusal as RefusalRow
 from runs.store import Now, after
 
 from .executor import worker_name
-from .models import Effect, Provider, Settlement
+from .models import SENT_BY_US, Effect, Settlement
 
 AGAIN_S = 5  # how long a message may take before it counts as lost
 REFUSED_S = 30  # a retry that was refused while its run goes on asks again after this
+ENDED = (StepStatus.WITHHELD, StepStatus.PARTIAL)  # what a stop makes of a step that waits for its retry
 TO_SEND = (Settlement.DECLARED, Settlement.NOT_APPLIED)
 
 
@@ -38,13 +42,22 @@ def _take_turn(effect_id: str) -> bool:
 
 
 def retries_due(limit: int = 200) -> list[str]:
-    """Steps whose retry is due; also withheld ones, whose timer leaves its refusal, once."""
-    states = (StepStatus.RETRY_WAIT, StepStatus.WITHHELD)
-    rows = Step.objects.filter(due_at__lte=Now(), status__in=states)
-    return list(rows.order_by("due_at").values_list("pk", flat=True)[:limit])
+    """Steps whose retry is due; also those that a stop ended, whose timer leaves its refusal, once.
+
+    Under a pause it leaves one too, and then waits: a resume finds it due.
+    """
+    told = RefusalRow.objects.filter(
+        run=OuterRef("run_id"),
+        boundary=Boundary.RETRY,
+        step_key=OuterRef("key"),
+        current_version=OuterRef("run__cancel_version"),
+    )
+    held = Q(status=StepStatus.RETRY_WAIT) & ~Q(run__status=RunStatus.ACTIVE) & Exists(told)
+    rows = Step.objects.filter(due_at__lte=Now(), status__in=(StepStatus.RETRY_WAIT, *ENDED))
+    return list(rows.exclude(held).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
-def fall_due(step_id: str) -> Step | Refusal:
+def fall_due(step_id: str) -> Step | Known | Refusal:
     """A retry's time has come: through the gate again, and to our executor if it is ours to send."""
     step: Step = Step.objects.select_related("run").get(pk=step_id)
     ours = _ours(step) if step.status == StepStatus.RETRY_WAIT else []
@@ -53,6 +66,7 @@ def fall_due(step_id: str) -> Step | Refusal:
     answer = gate.fall_due(Ask(step.run_id, EXECUTOR, worker_name(), _seen(step), step_id=step.pk))
     if isinstance(answer, Refusal):
         _wait_longer(step)
+    if not isinstance(answer, Step):
         return answer
     for effect_id in ours:
         wake.run_soon("effects.tasks.execute", effect_id)
@@ -60,7 +74,7 @@ def fall_due(step_id: str) -> Step | Refusal:
 
 
 def _ours(step: Step) -> list[str]:
-    rows = Effect.objects.filter(step=step, kind__provider=Provider.HTTP, settlement__in=TO_SEND)
+    rows = Effect.objects.filter(step=step, kind__provider__in=SENT_BY_US, settlement__in=TO_SEND)
     return list(rows.values_list("pk", flat=True))
 
 
@@ -73,7 +87,10 @@ def _seen(step: Step) -> int:
 
 
 def _wait_longer(step: Step) -> None:
-    """The refusal is recorded. After a stop the timer is over; while the run goes on it asks later."""
+    """The refusal is recorded. A stop ended the timer; a pause keeps it as it is; under a shut scope
+    it asks again later.
+    """
     rows = Step.objects.filter(pk=step.pk)
-    rows.filter(status=StepStatus.RETRY_WAIT).update(due_at=after(REFUSED_S))
-    rows.filter(status=StepStatus.WITHHELD).update(due_at=None)
+    goes_on = Exists(Run.objects.filter(pk=OuterRef("run_id"), status=RunStatus.ACTIVE))
+    rows.filter(goes_on, status=StepStatus.RETRY_WAIT).update(due_at=after(REFUSED_S))
+    rows.filter(status__in=ENDED).update(due_at=None)

@@ -18,7 +18,7 @@ from runs.guard import lock_run
 from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
-from . import close
+from . import close, retries
 from .models import Effect, Ground, Settlement
 from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
@@ -101,6 +101,8 @@ def apply_answer(
         contradict(effect, f"it was {was.lower().replace('_', ' ')}; a later answer says: {meaning}")
         lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
     record(run, *lines)
+    if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1:
+        retries.plan(run, effect.step)
     close.advance(run, actor.id)
     return str(effect.settlement)
 

@@ -19,7 +19,7 @@ from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepSt
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close, delivery_moves
+from . import close, delivery_moves, retries
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
@@ -132,6 +132,8 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
         lines += settle_step(run, permit.step, actor.id)
     mark_late(run, permit.step_id)
     record(run, *lines)
+    if effect is not None and effect.settlement == Settlement.NOT_APPLIED:
+        retries.plan(run, permit.step)
     close.advance(run, actor.id)
 
 
@@ -359,6 +361,8 @@ def finish_step(*, actor: Actor, step_id: str, token: str, result: str, detail: 
     _finish(step, result, detail)
     mark_late(run, step.pk)
     record(run, step_line(step, actor.id))
+    if step.status == StepStatus.FAILED:
+        retries.plan(run, step)
     close.advance(run, actor.id)
     return Step.objects.get(pk=step_id)
 

@@ -378,9 +378,10 @@ class Step(Machine):
 
     @transition(source=["FAILED"], target="RETRY_WAIT")
     @staticmethod
-    def wait_for_retry(due_at: Any) -> Changes:
-        """Scheduled again; the gate is asked now and when it is due."""
-        return {"due_at": due_at, "finished_at": None}
+    def wait_for_retry(due_at: Any, version: int | None = None) -> Changes:
+        """Scheduled again, at this version; the gate is asked now and when it is due."""
+        seen = {} if version is None else {"claim_version": version}
+        return {"due_at": due_at, "finished_at": None, **seen}
 
     @transition(source=["RETRY_WAIT"], target="PENDING")
     @staticmethod

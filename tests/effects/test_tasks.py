@@ -23,7 +23,7 @@ from effects import drain, executor, intents, queue, tasks
 from effects.models import Effect, Settlement
 from runs import drain as leases
 from runs import gate, wake
-from runs.guard import Ask
+from runs.guard import Ask, Known
 from runs.guard import Refusal as Refused
 from runs.models import (
     Gate,
@@ -333,7 +333,7 @@ def test_two_processes_let_a_retry_fall_due_once(
     bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     effect, meet, real = refused_by_bank(bank, world, run), threading.Barrier(4), gate.fall_due
-    came_to: list[Step | Refused] = []
+    came_to: list[Step | Known | Refused] = []
 
     def together(ask: Ask) -> Any:
         meet.wait(20)
@@ -354,6 +354,7 @@ def test_two_processes_let_a_retry_fall_due_once(
     assert [type(one) for one in came_to].count(Step) == 1
     assert (fresh(effect.step).status, len(came_to)) == (StepStatus.PENDING, 4)
     assert kinds_of(run).count("retry.due") == 1
+    assert not Refusal.objects.exists(), "whoever came second had nothing to do"
 
 
 # --- A worker of its own --------------------------------------------------------------------------------

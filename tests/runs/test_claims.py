@@ -10,7 +10,7 @@ from effects import intents, settle
 from effects.intents import may_retry
 from effects.models import Effect
 from runs import gate
-from runs.guard import Opened, Refusal
+from runs.guard import Known, Opened, Refusal
 from runs.models import Step
 from tests.worlds import (
     World,
@@ -120,7 +120,7 @@ def waiting_retry(world: World) -> Step:
 def test_a_retry_asks_the_gate_again_when_it_is_due(world: World) -> None:
     step = waiting_retry(world)
     ask = world.ask(step.run, step_id=step.pk)
-    assert isinstance(gate.fall_due(ask), Refusal)  # not yet
+    assert isinstance(gate.fall_due(ask), Known)  # not yet
     assert fresh(step).status == "RETRY_WAIT"
     Step.objects.filter(pk=step.pk).update(due_at=in_seconds(-1))
     assert isinstance(gate.fall_due(ask), Step)

@@ -1,0 +1,98 @@
+"""No blind retry: what may be tried again, who may say so, and when our executor does by itself.
+
+A worker, or our executor where the kind says when, tries again only what is known not to have happened
+by more than a worker's word; on that alone a person decides. Each attempt has the same effect key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db.models import Exists, OuterRef, Q
+
+from runs import gate, retries
+from runs.access import EXECUTOR, Actor
+from runs.guard import BLIND, UNVERIFIED, USED_UP, Ask, Refusal, view
+from runs.models import Evidence, Run, Step, StepStatus
+
+from .intents import may_retry
+from .models import Effect, Ground, Provider, Settlement
+
+
+def verified() -> Q:
+    """A step's own-row condition: that its effects did not happen stands on more than a worker's word.
+
+    A look-up, a webhook or an inspection; or the provider's own answer, as our executor received it.
+    """
+    answered = Evidence.objects.filter(
+        stream=OuterRef("run_id"),
+        effect_key=OuterRef("key"),
+        kind="effect.not_applied",
+        permit_id=OuterRef("permit_id"),
+        actor=EXECUTOR.id,
+    )
+    claimed = Effect.objects.filter(
+        ~Exists(answered),
+        step_id=OuterRef("pk"),
+        settlement=Settlement.NOT_APPLIED,
+        ground__in=["", Ground.REPORTED],
+    )
+    return ~Q(Exists(claimed))
+
+
+def tries_left(most: int) -> Q:
+    """A step's own-row condition: none of its effects was sent `most` times."""
+    return ~Q(Exists(Effect.objects.filter(step_id=OuterRef("pk"), attempt__gte=most)))
+
+
+def schedule(
+    *, actor: Actor, step: Step, worker: str, seen: int, delay_s: float, max_tries: int | None = None
+) -> Step | Refusal:
+    """A worker asks for another try in `delay_s` seconds; the gate is asked now, and again then.
+
+    Raises NotFound, NotAllowed. A step that waits for its retry already is answered as it stands.
+    """
+    also = {UNVERIFIED: verified()} | ({USED_UP: tries_left(max_tries)} if max_tries else {})
+    ask = Ask(step.run_id, actor, worker, seen, step_id=step.pk)
+    return gate.retry(ask, due_in_s=delay_s, allowed=may_retry(), also=also)
+
+
+def decide(*, actor: Actor, step: Step, seen: int, reason: str, delay_s: float = 0) -> Step | Refusal:
+    """A person decides on another try, with a reason: also where only a worker's word is known.
+
+    What may have happened stays out of reach. Raises NotFound, NotAllowed.
+    """
+    ask = Ask(step.run_id, actor, "", seen, step_id=step.pk)
+    return gate.retry(ask, due_in_s=delay_s, allowed=may_retry(), decision=reason)
+
+
+def plan(run: Run, step: Step) -> None:
+    """A step failed just now, under the run's lock: schedule it again where its kinds say when.
+
+    After a stop it is refused like any other, and recorded.
+    """
+    effects = list(Effect.objects.filter(step=step).select_related("kind").defer("body"))
+    pause = pause_of(effects)
+    if pause is None:
+        return
+    ask = Ask(run.pk, EXECUTOR, "", step.claim_version or run.cancel_version, step_id=step.pk)
+    now = view(run, ask)
+    if now.step is not None and now.step.status == StepStatus.FAILED:
+        retries.schedule(run, ask, now, pause, {BLIND: may_retry(), UNVERIFIED: verified()})
+
+
+def pause_of(effects: Sequence[Effect]) -> float | None:
+    """Seconds until our executor tries again; None when it doesn't: another's, or no try is left."""
+    sent = [effect for effect in effects if effect.settlement != Settlement.DECLARED]
+    if any(effect.settlement != Settlement.NOT_APPLIED for effect in sent):
+        return None
+    pauses = [_next_pause(effect) for effect in sent]
+    known = [pause for pause in pauses if pause is not None]
+    return max(known) if known and len(known) == len(sent) else None
+
+
+def _next_pause(effect: Effect) -> float | None:
+    kind = effect.kind
+    if kind is None or kind.provider == Provider.OUTSIDE or not 0 < effect.attempt <= len(kind.retry_after_s):
+        return None
+    return float(kind.retry_after_s[effect.attempt - 1])

@@ -8,6 +8,7 @@ from django.urls import URLPattern, path
 from dashboard.pages import (
     choose,
     evidence,
+    files,
     first_run,
     home,
     password,
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern] = [
     path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),
     path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),
     path("runs/<str:run_id>/evidence", evidence.evidence_page, name="evidence"),
+    path("runs/<str:run_id>/files", files.files_page, name="files"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),
     path("runs/<str:run_id>/report.json", report.report_json, name="report-json"),
 ]

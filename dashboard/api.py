@@ -21,6 +21,7 @@ from ninja.parser import Parser
 from pydantic import Field
 
 import effects.api
+import effects.review_api
 import effects.run_api
 import effects.stop_api
 import runs.api
@@ -82,6 +83,7 @@ for router in (
     runs.api.router,
     effects.api.router,
     effects.stop_api.router,
+    effects.review_api.router,
     runs.rules_api.router,
 ):
     api.add_router("", router)

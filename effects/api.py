@@ -12,7 +12,7 @@ from runs import access, cursors, problems
 from runs.access import Actor, NotFound, find_run
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.fields import ShortKey
-from runs.guard import Ask, Known, Opened, Refusal
+from runs.guard import Ask, Known, Opened, Refusal, Waiting
 from runs.idempotency import Reply, once, reply, send
 from runs.models import Permit
 from runs.problems import invalid, not_allowed
@@ -22,7 +22,7 @@ from runs.tokens import actor_of, home_of, spaces_of
 from . import ends, intents, kinds, resume, settle
 from .intents import Intention, plan_bytes
 from .kinds import BadKind, NewKind, Registered
-from .models import Effect, Kind, Provider
+from .models import SENT_BY_US, Effect, Kind, Review
 from .schemas import (
     DispatchIn,
     EffectAnswer,
@@ -37,6 +37,7 @@ from .schemas import (
     ReportIn,
     effect_out,
     kind_out,
+    review_brief,
 )
 from .settle import Reported, Told
 
@@ -55,6 +56,7 @@ problems.NAMES.update(
 WHAT_TO_DO = {
     "settled": "Skip it. It is settled and is never sent again; `result` is what is known of it.",
     "must_wait": "Do not send. It was sent before and its outcome is not known yet; ask again later.",
+    "waiting": "Do not send. People decide first; ask again with the same key, until it is decided.",
 }
 router = Router(by_alias=True)
 
@@ -64,7 +66,7 @@ router = Router(by_alias=True)
 
 @router.post(
     "/runs/{id:run_id}/effects",
-    response={200: EffectAnswer, 201: EffectAnswer, WRITE: ProblemOut},
+    response={200: EffectAnswer, 201: EffectAnswer, 202: EffectAnswer, WRITE: ProblemOut},
     openapi_extra=KEYED,
 )
 def add_effect(request: HttpRequest, run_id: str, body: NewEffectIn) -> HttpResponse:
@@ -90,7 +92,7 @@ class _NewEffect:
         return intents.declare(self._ask(), self._intention())
 
     def _is_ours_to_send(self) -> bool:
-        ours = Kind.objects.filter(name=self.body.kind, provider=Provider.HTTP)
+        ours = Kind.objects.filter(name=self.body.kind, provider__in=SENT_BY_US)
         return ours.filter(workspace__runs=self.run_id).exists()
 
     def _intention(self) -> Intention:
@@ -104,6 +106,7 @@ class _NewEffect:
             body.title,
             body.target,
             body.amount,
+            int(body.approval),
         )
 
     def _ask(self) -> Ask:
@@ -128,19 +131,14 @@ class _NewEffect:
 
 
 def gate_answer(result: Opened | Known) -> Reply:
-    """A permit with its effect, or a known key and what to do about it."""
+    """A permit with its effect, or a known key and what to do about it; 202: people decide first."""
     if isinstance(result, Known):
-        effect: Effect = result.subject
-        return reply(
-            200,
-            {
-                "effect": effect_out(effect),
-                "permit": None,
-                "known": result.answer,
-                "what_to_do": WHAT_TO_DO[result.answer],
-                "result": effect.result,
-            },
-        )
+        effect = Effect.objects.defer("body").get(pk=result.subject.pk)
+        told = {"effect": effect_out(effect), "permit": None, "known": result.answer}
+        told |= {"what_to_do": WHAT_TO_DO[result.answer], "result": effect.result}
+        if isinstance(result, Waiting):
+            return reply(202, told | {"review": review_brief(Review.objects.get(pk=result.review.pk))})
+        return reply(200, told)
     effect = Effect.objects.select_related("permit").defer("body").get(pk=result.subject.pk)
     assert effect.permit is not None  # the gate has just opened it
     return reply(201, {"effect": effect_out(effect), "permit": permit_out(effect.permit, effect.pk)})
@@ -148,7 +146,7 @@ def gate_answer(result: Opened | Known) -> Reply:
 
 @router.post(
     "/effects/{id:effect_id}/dispatch",
-    response={200: EffectAnswer, 201: EffectAnswer, WRITE: ProblemOut},
+    response={200: EffectAnswer, 201: EffectAnswer, 202: EffectAnswer, WRITE: ProblemOut},
     openapi_extra=KEYED,
 )
 def dispatch_effect(request: HttpRequest, effect_id: str, body: DispatchIn) -> HttpResponse:
@@ -161,7 +159,8 @@ def dispatch_effect(request: HttpRequest, effect_id: str, body: DispatchIn) -> H
         claim_token=body.step_claim_token,
         lease_s=body.lease_s,
     )
-    return once(request, lambda: intents.dispatch_again(ask, effect_id), gate_answer)
+    approvals = int(body.approval)
+    return once(request, lambda: intents.dispatch_again(ask, effect_id, approvals), gate_answer)
 
 
 @router.get("/runs/{id:run_id}/effects", response={200: EffectsOut, READ: ProblemOut})

@@ -9,7 +9,8 @@ class EffectsConfig(AppConfig):
     def ready(self) -> None:
         from runs import stops
 
-        from . import delivery_moves, ends
+        from . import delivery_moves, ends, reviews
 
         stops.follow(ends.stopped)
         stops.follow(delivery_moves.stopped)
+        stops.follow(reviews.stopped)

@@ -9,7 +9,7 @@ from runs.guard import STALE, STOPPED, Refusal, lock_run
 from runs.models import Evidence, Mode, Run, RunStatus, StopRequest
 from runs.store import verb
 
-from . import close, delivery_moves
+from . import close, delivery_moves, reviews
 from .models import Effect, Ground, Settlement
 from .settle import line_of, lose
 
@@ -89,7 +89,7 @@ def _end(run: Run, actor: Actor) -> list[Line]:
     """The run ends by its runtime's word: withhold what was never dispatched."""
     touched = steps.withhold(run)
     lines = [steps.withheld_line(actor.id, step, "", run.cancel_version) for step in touched]
-    return lines + close.never_start(run, actor.id)
+    return lines + reviews.ended(run, actor) + close.never_start(run, actor.id)
 
 
 def _lose_all(run: Run, actor: Actor, why: str, *, ask: bool = True) -> list[Line]:

@@ -10,13 +10,25 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Subquery
 
 from runs import gate, wake
-from runs.access import Actor, NotFound, demand, find_run
+from runs.access import SYSTEM, Actor, NotFound, demand, find_run
 from runs.evidence import Line, canonical, digest, record
-from runs.guard import Ask, Known, Opened, Refusal, lock_run, refuse, view, why_not
-from runs.models import Boundary, OperationClass, Permit, Run, Step
+from runs.guard import (
+    NOT_APPROVED,
+    PEOPLE_FIRST,
+    Ask,
+    Known,
+    Opened,
+    Refusal,
+    lock_run,
+    refuse,
+    view,
+    why_not,
+)
+from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
 from runs.store import Now, verb
 
-from .models import Effect, Kind, Provider, Settlement
+from . import reviews
+from .models import SENT_BY_US, Effect, Kind, Review, Settlement
 
 
 class EffectKeyReused(ValueError):
@@ -47,6 +59,7 @@ class Intention:
     title: str = ""
     target: str = ""
     amount: str = ""
+    approvals: int = 0  # how many people its agent wants to decide first
 
     def parameters(self, op_class: str) -> str:
         """The digest that a second declaration under this key must match."""
@@ -76,7 +89,12 @@ class EffectIntent:
 
     def annotations(self, ask: Ask) -> dict[str, Any]:
         known = Effect.objects.filter(run_id=ask.run_id, key=self.new.key)
-        return {"effect_pk": Subquery(known.values("pk"))}
+        rules = RulesRow.objects.filter(workspace__runs=ask.run_id)
+        return {
+            "effect_pk": Subquery(known.values("pk")),
+            "review_pk": Subquery(reviews.newest(ask.run_id, self.new.key).values("pk")),
+            "rules": Subquery(rules.values("body")[:1]),
+        }
 
     def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
         if seen["effect_pk"] is None:
@@ -89,12 +107,45 @@ class EffectIntent:
             return Known("settled", effect)
         return Known("must_wait", effect) if effect.settlement in WAIT else None
 
+    def _need(self, seen: dict[str, Any]) -> reviews.Need:
+        asked = max(self.new.approvals, (self.effect.approvals or 0) if self.effect else 0)
+        return reviews.needed_for(self.new.kind, self.op_class, self.new.amount, asked, seen["rules"])
+
+    def undecided(self, run: Run, seen: dict[str, Any]) -> str | None:
+        """Whether people decide first: asked of the rows under the run's lock, at each dispatch."""
+        review = Review.objects.get(pk=seen["review_pk"]) if seen["review_pk"] else None
+        if review is not None and review.closed_as in reviews.NO:
+            return NOT_APPROVED
+        need = self._need(seen)
+        if review is None or review.closed_at is not None:
+            return PEOPLE_FIRST if need.approvals else None
+        if reviews.is_over(review):
+            record(run, *reviews.close(run, review, "expired", SYSTEM.id, "nobody decided in time"))
+            return NOT_APPROVED
+        if need.approvals > review.needed or not reviews.still_granted(review, run, self.effect):
+            return PEOPLE_FIRST
+        return None
+
+    def held(self, run: Run, step: Step, seen: dict[str, Any]) -> tuple[Effect, Review, list[Line]]:
+        need, lines = self._need(seen), []
+        if self.effect is None:
+            self.refuse_second(step, seen)
+            self.effect = self._insert(run, step.pk)
+            lines = [Line("effect.declared", self.actor, step_id=step.pk, effect_key=self.new.key)]
+        elif self.effect.step_id != step.pk:
+            raise OfAnotherStep(self.new.key)
+        elif self.new.approvals > (self.effect.approvals or 0):
+            Effect.objects.filter(pk=self.effect.pk).update(approvals=self.new.approvals)
+        review, asked = reviews.ask(run, step, self.effect, need, self.actor)
+        return self.effect, review, [*lines, *asked]
+
     def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Effect, list[Line]]:
         if self.effect is not None:
             if self.effect.step_id != permit.step_id:
                 raise OfAnotherStep(self.new.key)
+            used = reviews.use(run, self.effect, permit) if seen["review_pk"] else []
             Effect.dispatch(self.effect, permit)
-            return self.effect, [self._line("effect.dispatched", permit)]
+            return self.effect, [*used, self._line("effect.dispatched", permit)]
         self.refuse_second(permit.step, seen)
         effect = self._insert(
             run,
@@ -133,6 +184,7 @@ class EffectIntent:
             plan=new.plan,
             plan_digest=digest(new.plan),
             parameters_digest=new.parameters(self.op_class),
+            approvals=new.approvals or None,
             **more,
         )
 
@@ -150,7 +202,7 @@ class EffectIntent:
 
     def declared(self, run: Run, step_id: str) -> tuple[Effect, Line]:
         """Insert without a permit: an intent that waits for a dispatch."""
-        ours = self.kind is not None and self.kind.provider == Provider.HTTP
+        ours = self.kind is not None and self.kind.provider in SENT_BY_US
         effect = self._insert(run, step_id, queued_at=Now() if ours else None)
         line = Line("effect.declared", self.actor, step_id=step_id, effect_key=self.new.key)
         if ours:
@@ -176,7 +228,7 @@ def dispatch(ask: Ask, new: Intention) -> Opened | Known | Refusal:
     return _ask_gate(ask, intent_for(run.workspace_id, new, ask.actor))
 
 
-def dispatch_again(ask: Ask, effect_id: str) -> Opened | Known | Refusal:
+def dispatch_again(ask: Ask, effect_id: str, approvals: int = 0) -> Opened | Known | Refusal:
     """Ask to send a declared effect, or one that is known not to have been applied."""
     effect: Effect | None = Effect.objects.select_related("run", "kind").filter(pk=effect_id).first()
     if effect is None:
@@ -191,6 +243,7 @@ def dispatch_again(ask: Ask, effect_id: str) -> Opened | Known | Refusal:
         effect.title,
         effect.target,
         effect.amount,
+        approvals,
     )
     intent = EffectIntent(new, effect.kind, effect.op_class, ask.actor.id)
     return _ask_gate(replace(ask, run_id=effect.run_id, step_id=effect.step_id), intent)
@@ -204,7 +257,10 @@ def _ask_gate(ask: Ask, intent: EffectIntent) -> Opened | Known | Refusal:
         effect_key=intent.new.key,
         step_name=ask.step_name or intent.new.title,
     )
-    return gate.dispatch(asked, intent)
+    try:
+        return gate.dispatch(asked, intent)
+    except reviews.NotConsumed:  # its time ran out between the look and the use; nothing was kept
+        return gate.dispatch(asked, intent)
 
 
 def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:

@@ -13,7 +13,7 @@ from runs.guard import lock_run
 from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
 from runs.store import verb
 
-from . import close, delivery_moves
+from . import close, delivery_moves, reviews
 from .models import Delivery, DeliveryState, Effect, Settlement
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
@@ -164,7 +164,7 @@ def _record(
     if stop is not None:
         stops.close(stop, stops.RESUMED)
         lines.append(Line("stop.closed", actor.id, {"because": stops.RESUMED}, stop_id=stop.pk))
-    record(run, *lines, *delivery_moves.resumed(run, actor.id))
+    record(run, *lines, *delivery_moves.resumed(run, actor.id), *reviews.resumed(run, actor))
 
 
 def _why_not(run: Run, old: bool, shut: str, items: list[Item]) -> str | None:

@@ -32,7 +32,7 @@ from runs.fields import (
 from runs.models import Run, StopRequest
 from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
 
-from .models import Effect, Kind
+from .models import Effect, Kind, Review
 
 PART = 64 * 1024  # bytes of a result, of items, of usage
 
@@ -175,6 +175,10 @@ class PlanIn(In):
         return self
 
 
+# true: one person decides before it is sent; a number: so many. Its workspace's rules may want more.
+Approvals = StrictBool | Annotated[int, Field(strict=True, ge=0, le=9)]
+
+
 class NewEffectIn(In):
     """An effect before it is sent. `body` is the very text that is sent; its bytes are kept."""
 
@@ -190,6 +194,7 @@ class NewEffectIn(In):
     body: Body = ""
     plan: PlanIn
     dispatch: StrictBool = True
+    approval: Approvals = False
     lease_s: Seconds = 30
 
 
@@ -199,6 +204,7 @@ class DispatchIn(In):
     step_claim_token: Token
     worker: Worker
     seen_version: Version
+    approval: Approvals = False
     lease_s: Seconds = 30
 
 
@@ -252,13 +258,43 @@ class EffectsOut(Page):
     items: list[EffectOut]
 
 
+class ReviewBrief(Out):
+    """What people are asked, where it stands, and until when it must be decided and used.
+
+    status: waiting · granted · used · rejected · expired · cancelled (by a stop) · ended (its run did).
+    """
+
+    id: str
+    run_id: str
+    step_id: str | None
+    effect_id: str
+    effect_key: str
+    status: Literal["waiting", "granted", "used", "rejected", "expired", "cancelled", "ended"]
+    needed: int
+    given: int
+    expires_at: datetime
+
+
+def status_of(review: Review) -> str:
+    """Where a review stands, from its moments."""
+    return review.closed_as or ("granted" if review.granted_at else "waiting")
+
+
+def review_brief(review: Review) -> dict[str, Any]:
+    """An open review as the gate's answer holds it (one query)."""
+    derived = {"status": status_of(review), "given": review.approvals.filter(state="GIVEN").count()}
+    told = {name: getattr(review, name) for name in ReviewBrief.model_fields if name not in derived}
+    return ReviewBrief.model_validate(told | derived).wire()
+
+
 class EffectAnswer(Out):
-    """The gate's answer for an effect: a permit, or none and why not."""
+    """The gate's answer for an effect: a permit, or none and why not. `review`: people decide first."""
 
     effect: EffectOut
     permit: PermitOut | None
     queued: bool = False
-    known: Literal["settled", "must_wait"] | None = None
+    known: Literal["settled", "must_wait", "waiting"] | None = None
+    review: ReviewBrief | None = None
     what_to_do: str | None = None
     result: Any = None
 
@@ -323,11 +359,17 @@ class SendIn(In):
     ref_path: JsonPath | None = None
 
 
+class FolderIn(In):
+    """Where our executor writes files: below this folder of the workspace's own."""
+
+    folder: Annotated[str, sized(300), AfterValidator(visible)] = ""
+
+
 class KindIn(In):
     """A kind and its six answers: commits … when_unknown. Times are in seconds."""
 
     op_class: Class = Field(alias="class")
-    provider: Literal["http", "outside"] = "outside"
+    provider: Literal["http", "workspace", "outside"] = "outside"
     title: Annotated[str, sized(200), AfterValidator(plain)] = ""
     commits: Answer
     tells_apart: list[Answer] = Field(min_length=1, max_length=20)
@@ -336,7 +378,7 @@ class KindIn(In):
     durable_before_pause: Answer
     when_unknown: Answer
     lookup: LookUpIn | None = None
-    send: SendIn | None = None
+    send: SendIn | FolderIn | None = None
     settle_window_s: Duration = 60
     check_every_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
         default=[], max_length=20

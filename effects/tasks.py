@@ -13,7 +13,7 @@ from runs import drain as due
 from runs import stops, wake
 from runs.tasks import alone, each, leaving, with_own_connection
 
-from . import deliveries, drain, executor, handover, queue, reconcile
+from . import approvals, deliveries, drain, executor, handover, queue, reconcile
 from .lookup import check_effect
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ def sweep() -> None:
     for delivery_id in deliveries.waiting():
         wake.run_soon("effects.tasks.deliver", delivery_id)
     each(stops.end_waiting, stops.waiting_over())
+    each(approvals.expire, approvals.over())
 
 
 @shared_task(name="effects.tasks.reconcile_due")

@@ -19,7 +19,10 @@ from .evidence import Line, record
 from .guard import (
     DELIVER,
     LOST,
+    NOT_APPROVED,
+    NOT_DUE,
     ORDINARY,
+    PEOPLE_FIRST,
     STOPPED,
     Ask,
     Intent,
@@ -27,6 +30,8 @@ from .guard import (
     NoIntent,
     Opened,
     Refusal,
+    View,
+    Waiting,
     gate_of_permit,
     lock_run,
     policies_open,
@@ -36,6 +41,8 @@ from .guard import (
     why_not_deliver,
 )
 from .models import Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
+from .retries import fall_due as fall_due  # the boundary retry is crossed here, like the others
+from .retries import retry as retry
 from .store import Now, after, verb
 
 # claim -------------------------------------------------------------------------------------
@@ -51,7 +58,7 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     now = view(run, ask)
     reason = why_not(run, ask.seen_version, now.scopes_open)
     if reason is None and now.step is not None and now.step.status != StepStatus.PENDING:
-        reason = STOPPED if now.step.status == StepStatus.WITHHELD else LOST
+        reason = _not_free(now.step)
     if reason is not None:
         return refuse(run, ask, reason, Boundary.CLAIM, now.step)
     step = now.step or new_step(run, ask, cleanup=cleanup)
@@ -143,7 +150,7 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     """Ask to send: the permit is committed before the answer, or nothing may be sent.
 
     Same for model turns, browser actions and deliveries (`ask.boundary`). Returns Opened (look
-    once more, then send), Known (skip or wait), or the recorded Refusal.
+    once more, then send), Known (skip, or wait, or Waiting: people decide first), or the recorded Refusal.
     """
     intent = intent or NoIntent()
     run = lock_run(ask.run_id)
@@ -152,10 +159,12 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     if known is not None:
         return known
     guard = why_not_deliver if ask.queued else why_not
-    reason = guard(run, ask.seen_version, now.scopes_open)
+    reason = guard(run, ask.seen_version, now.scopes_open) or intent.undecided(run, now.seen)
+    if reason == PEOPLE_FIRST:
+        return _wait(run, ask, now, intent)
     step = None if reason else _step_to_send(run, ask, now.step)
     if step is None:
-        return refuse(run, ask, reason or _lost_or_stopped(now.step), ask.boundary, now.step)
+        return refuse(run, ask, reason or _not_free(now.step), ask.boundary, now.step)
     permit = _open(run, ask, step)
     subject, lines = intent.opened(run, permit, now.seen)
     record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
@@ -193,8 +202,51 @@ def boundary_of(op_class: str) -> str:
     return BOUNDARY_OF.get(op_class, Boundary.DISPATCH)
 
 
-def _lost_or_stopped(step: Step | None) -> str:
-    return STOPPED if step is not None and step.status == StepStatus.WITHHELD else LOST
+def _not_free(step: Step | None) -> str:
+    """Why a step can't be had. In a run that goes on, one is withheld by a stop of its own, or by people."""
+    if step is not None and step.status == StepStatus.RETRY_WAIT:
+        return NOT_DUE
+    if step is None or step.status != StepStatus.WITHHELD:
+        return LOST
+    return STOPPED if step.stopped_at else NOT_APPROVED
+
+
+# people first ---------------------------------------------------------------------------------
+
+
+def _wait(run: Run, ask: Ask, now: View, intent: Intent) -> Waiting | Refusal:
+    """The intent is kept, and its step waits for people; or it is not the caller's to keep."""
+    step, moved = _step_to_hold(run, ask, now.step)
+    if step is None:
+        return refuse(run, ask, _not_free(now.step), ask.boundary, now.step)
+    subject, review, lines = intent.held(run, step, now.seen)
+    if moved:
+        lines = [*lines, _of_step("step.waiting_approval", ask, step)]
+    record(run, *lines, last_seq=now.last_seq)
+    return Waiting("waiting", subject, Step.objects.get(pk=step.pk), review)
+
+
+def _step_to_hold(run: Run, ask: Ask, step: Step | None) -> tuple[Step | None, bool]:
+    """The step, WAITING_APPROVAL, and whether it came there now; one with a call under way stays."""
+    if step is None:
+        waiting = StepStatus.WAITING_APPROVAL
+        return new_step(run, ask, status=waiting, ends_with_effect=bool(ask.effect_key)), True
+    if step.status == StepStatus.WAITING_APPROVAL:
+        return step, False
+    _try_again(ask, step)
+    rows = Step.objects.filter(~Exists(_calls()), pk=step.pk)
+    if step.status == StepStatus.PENDING and not ask.step_id:
+        return step, bool(Step.wait_for_approval(rows))
+    mine = Q(claim_token=ask.claim_token, lease_until__gt=Now())
+    if not ask.claim_token or not Step.objects.filter(mine, pk=step.pk).exists():
+        return None, False
+    return step, bool(Step.wait_for_approval(rows.filter(mine)))
+
+
+def _calls() -> Any:
+    """Permits of a step whose call may be under way."""
+    states = [PermitState.OPEN, PermitState.LOST]
+    return Permit.objects.filter(step_id=OuterRef("pk"), state__in=states)
 
 
 def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
@@ -202,12 +254,7 @@ def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
     lease: Combinable = after(ask.lease_s)
     if step is None:
         return _register_dispatched(run, ask, lease)
-    if not ask.step_id and step.status == StepStatus.FAILED and step.ends_with_effect:
-        # its only effect did not happen (the intent said so): a new attempt under the same key
-        tried = Permit.objects.filter(step_id=OuterRef("pk"), effect_key=ask.effect_key or None)
-        rows = Step.objects.filter(Exists(tried), pk=step.pk, happened=False)
-        if Step.wait_for_retry(rows, Now()) and Step.fall_due(rows):
-            step.status = StepStatus.PENDING
+    _try_again(ask, step)
     if not ask.step_id and step.status == StepStatus.PENDING:
         token = _token()
         _claim(step, ask, token)
@@ -220,6 +267,16 @@ def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:
     if step.status == StepStatus.DISPATCHED:  # a later permit leaves it there
         return step if mine.filter(status=step.status).update(lease_until=lease, lease=ask.lease) else None
     return step if Step.dispatch(mine, lease, ask.lease) else None
+
+
+def _try_again(ask: Ask, step: Step) -> None:
+    """Its only effect did not happen (the intent said so): a new attempt under the same key."""
+    if ask.step_id or step.status != StepStatus.FAILED or not step.ends_with_effect:
+        return
+    tried = Permit.objects.filter(step_id=OuterRef("pk"), effect_key=ask.effect_key or None)
+    rows = Step.objects.filter(Exists(tried), pk=step.pk, happened=False)
+    if Step.wait_for_retry(rows, Now()) and Step.fall_due(rows):
+        step.status = StepStatus.PENDING
 
 
 def _register_dispatched(run: Run, ask: Ask, lease: Combinable) -> Step:
@@ -313,43 +370,3 @@ def look(permit_id: str, token: str) -> Look:
     elif row.permit_until <= seen.looked_at:
         answer = "expired"
     return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until)
-
-
-# retry ----------------------------------------------------------------------------------------
-
-
-@verb
-def retry(ask: Ask, *, due_in_s: float, allowed: Q) -> Step | Refusal:
-    """Schedule a FAILED step again. `allowed`: the room above's condition on the step's own row
-    (it has effects, each NOT_APPLIED or DECLARED); the gate is asked now, and again when it is due."""
-    run = lock_run(ask.run_id)
-    now = view(run, ask)
-    reason = why_not(run, ask.seen_version, now.scopes_open)
-    rows = Step.objects.filter(allowed, pk=ask.step_id)
-    if reason is None and not Step.wait_for_retry(rows, after(due_in_s)):
-        reason = LOST
-    if reason is not None:
-        return refuse(run, ask, reason, Boundary.RETRY, now.step)
-    step = Step.objects.get(pk=ask.step_id)
-    line = Line("retry.scheduled", ask.actor.id, boundary=Boundary.RETRY, step_id=step.pk)
-    record(run, line, last_seq=now.last_seq)
-    return step
-
-
-@verb
-def fall_due(ask: Ask) -> Step | Refusal:
-    """A retry's time has come: through the gate again, or refused and recorded."""
-    run = lock_run(ask.run_id)
-    now = view(run, ask)
-    reason = why_not(run, ask.seen_version, now.scopes_open)
-    rows = Step.objects.filter(pk=ask.step_id, due_at__lte=Now())
-    if reason is None and not Step.fall_due(rows):
-        reason = LOST
-    if reason is not None:
-        return refuse(run, ask, reason, Boundary.RETRY, now.step)
-    record(
-        run,
-        Line("retry.due", ask.actor.id, boundary=Boundary.RETRY, step_id=ask.step_id),
-        last_seq=now.last_seq,
-    )
-    return Step.objects.get(pk=ask.step_id)

@@ -34,11 +34,19 @@ from .store import Now
 
 ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was given
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
+BLIND, UNVERIFIED, USED_UP, NOT_DUE = "blind_retry", "unverified", "tries_used_up", "not_due"
+NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
     STALE: "Do not send. Read the run again, then claim again at its current version.",
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
+    BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
+    UNVERIFIED: "Do not send. Only its worker says that it did not happen: look it up, or ask a person.",
+    USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
+    NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",
+    NOT_APPROVED: "Do not send. People decided against it, or not in time; its review says who and why.",
 }
+PEOPLE_FIRST = "people_first"  # no refusal: the gate asks people before it answers
 LEASE_S = 30.0
 ENDED = (RunStatus.COMPLETED, RunStatus.FAILED)  # by the runtime's own word
 
@@ -68,6 +76,14 @@ class Known:
 
     answer: str
     subject: Any
+
+
+@dataclass(frozen=True)
+class Waiting(Known):
+    """People decide first (`answer` is "waiting"). The intent is committed; ask again with the same key."""
+
+    step: Step
+    review: Any
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,12 @@ class Intent(Protocol):
     def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
         """The answer for a key that may not be sent now; None when it may."""
 
+    def undecided(self, run: Run, seen: dict[str, Any]) -> str | None:
+        """PEOPLE_FIRST, NOT_APPROVED, or None when nobody has to decide before it is sent."""
+
+    def held(self, run: Run, step: Step, seen: dict[str, Any]) -> tuple[Any, Any, list[Line]]:
+        """Keep what waits for people under this step; returns it, its review and the evidence of both."""
+
     def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Any, list[Line]]:
         """Write what the permit is for; returns it and the evidence of it."""
 
@@ -123,6 +145,12 @@ class NoIntent:
 
     def known(self, run: Run, seen: dict[str, Any]) -> Known | None:
         return None
+
+    def undecided(self, run: Run, seen: dict[str, Any]) -> str | None:
+        return None
+
+    def held(self, run: Run, step: Step, seen: dict[str, Any]) -> tuple[Any, Any, list[Line]]:
+        raise NotImplementedError("nobody decides about a permit without an effect")
 
     def opened(self, run: Run, permit: Permit, seen: dict[str, Any]) -> tuple[Any, list[Line]]:
         return None, []
@@ -176,9 +204,9 @@ def _newest_line(run: Run) -> Subquery:
     return Subquery(lines.annotate(top=Max("seq")).values("top"))
 
 
-def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None) -> View:
+def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None, action: str = "write") -> View:
     """One SELECT after the lock: the step, the scopes above, the newest line, `extra`, and whether
-    the asker may still write here: a token revoked since the request came in starts nothing.
+    the asker may still do this here: a token revoked since the request came in starts nothing.
     """
     asked = {
         "scopes_open": scopes_open(run),
@@ -200,7 +228,7 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None) -> View:
             .get()
         )
         step = Step.objects.get(pk=seen["step_pk"]) if seen["step_pk"] else None
-    demand_granted(ask.actor, "write", run, seen)
+    demand_granted(ask.actor, action, run, seen)
     return View(step, bool(seen["scopes_open"]), seen["last_seq"] or 0, seen)
 
 

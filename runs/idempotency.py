@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 
 from . import bodies, problems
 from .evidence import canonical, digest
-from .guard import Refusal
+from .guard import Refusal, Waiting
 from .models import IdempotencyRecord
 from .problems import Problem
 from .store import alongside, database_time
@@ -110,7 +110,7 @@ class _Once:
         if before is not None:
             return before
         try:
-            with alongside(lambda result: self._keep(_answered(result, answer))):
+            with alongside(lambda result: self._keep_unless_waiting(result, answer)):
                 result = call()
         except IntegrityError:  # the same key, answered by another request meanwhile
             meanwhile = self._replay()
@@ -121,6 +121,11 @@ class _Once:
             return send(self.kept)
         # No verb was needed: the answer was read, perhaps after a twin of this request had its way.
         return self._replay() or send(_answered(result, answer))
+
+    def _keep_unless_waiting(self, result: Any, answer: Callable[[Any], Reply]) -> None:
+        """That people decide first is no answer to keep: the same request again asks the gate again."""
+        if not isinstance(result, Waiting):
+            self._keep(_answered(result, answer))
 
     def _keep(self, answer: Reply) -> None:
         IdempotencyRecord.objects.create(

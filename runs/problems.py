@@ -14,11 +14,23 @@ from django.http import HttpResponse
 from .access import NotAllowed, NotFound
 from .admission import RunKeyReused
 from .evidence import canonical
-from .guard import LOST, STALE, STOPPED, WHAT_TO_DO, Refusal
+from .guard import (
+    BLIND,
+    LOST,
+    NOT_APPROVED,
+    NOT_DUE,
+    STALE,
+    STOPPED,
+    UNVERIFIED,
+    USED_UP,
+    WHAT_TO_DO,
+    Refusal,
+)
 
 # Type name: (HTTP status, title). The wire's type is /problems/<name>.
 PROBLEMS: dict[str, tuple[int, str]] = {
     "already-reported": (409, "This permit was reported otherwise before"),
+    "blind-retry": (409, "It may have happened"),
     "effect-key-reused": (422, "This effect key belongs to another effect"),
     "idempotency-key-in-progress": (409, "A request with this key is still in progress"),
     "idempotency-key-invalid": (400, "The Idempotency-Key can't be used"),
@@ -32,12 +44,17 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "no-plan": (422, "A plan is missing"),
     "no-run-named": (422, "Your stop was NOT recorded: it names no run"),
     "not-allowed": (403, "This token may not do that"),
+    "not-approved": (409, "People did not approve it"),
     "not-found": (404, "There is nothing here"),
     "not-quiet": (409, "Something is still open"),
     "not-recorded": (503, "Your stop is not confirmed"),
     "nothing-dispatched": (409, "This step crossed no boundary"),
     "nothing-to-resume": (409, "There is nothing to resume"),
     "not-resumed": (409, "The run was not resumed"),
+    "people-only": (403, "People decide that"),
+    "retries-used-up": (409, "It was tried as often as it may be"),
+    "retry-not-due": (409, "The retry is not due yet"),
+    "retry-unverified": (409, "Only its worker says that it did not happen"),
     "rules-changed": (409, "The rules were changed meanwhile"),
     "run-key-reused": (422, "This run key belongs to another run"),
     "stale-version": (409, "The run goes on at another version"),
@@ -51,7 +68,16 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "unsettled": (409, "A permit of this step is still open"),
 }
 MEDIA_TYPE = "application/problem+json"
-REFUSED = {STOPPED: "stopped", STALE: "stale-version", LOST: "lost-claim"}
+REFUSED = {
+    STOPPED: "stopped",
+    STALE: "stale-version",
+    LOST: "lost-claim",
+    BLIND: "blind-retry",
+    UNVERIFIED: "retry-unverified",
+    USED_UP: "retries-used-up",
+    NOT_DUE: "retry-not-due",
+    NOT_APPROVED: "not-approved",
+}
 SCOPES = {
     "read": "runs:read",
     "write": "runs:write",

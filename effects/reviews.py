@@ -1,0 +1,386 @@
+"""Reviews of a locked run: asked, looked at by the gate, used by a dispatch, closed.
+
+The moves that a dispatch, a stop and an end make; what people decide stands in approvals.py. Whether
+an approval counts is read after the run's lock, by the database's clock, each time it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from runs import wake
+from runs.access import ROLE_MAY, SYSTEM, Actor
+from runs.evidence import Line, canonical, digest
+from runs.models import (
+    Evidence,
+    Membership,
+    Mode,
+    Permit,
+    Press,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+    StopRequest,
+    Token,
+)
+from runs.rules import DEFAULTS, Rules
+from runs.store import Now, after, database_time
+
+from .models import Approval, Effect, Kind, Provider, Review
+from .review_tables import ApprovalState, Closed
+
+EXPIRES_S = 86_400
+MAY_APPROVE = [role for role, rights in ROLE_MAY.items() if "approve" in rights]
+NO = (Closed.REJECTED, Closed.EXPIRED)
+BARRED: dict[str, str] = {
+    "editor": "changed it last",
+    "proposer": "asked for it, or made the token that asked",
+    "stopper": "asked for a stop of this run",
+    "owner": "owns this run",
+}
+
+
+class NotConsumed(RuntimeError):
+    """An approval ended between the gate's look and its use. Nothing was kept; ask the gate again."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """How many approvals an effect needs before it is sent, who says so, and how long people have."""
+
+    approvals: int
+    because: str = ""
+    expires_s: int = EXPIRES_S
+
+
+def needed_for(kind: str, op_class: str, amount: str, asked: int, rules: Mapping[str, Any] | None) -> Need:
+    """The stricter of what the agent asked for and of what its workspace's rules (their JSON) want."""
+    standing = Rules.model_validate(rules) if rules and rules.get("approvals") else DEFAULTS
+    rule = standing.approval_for(kind, op_class, amount)
+    if rule is None:
+        return Need(asked, "agent")
+    because = "rules" if not asked else "both"
+    return Need(max(asked, rule.approvals), because, rule.expires_s)
+
+
+# what was approved --------------------------------------------------------------------------------
+
+
+def digest_of(effect: Effect, evidence_seq: int) -> str:
+    """SHA-256 over the bytes as they are stored: what is sent and where to, the plan, the evidence."""
+    call = effect.kind.send if effect.kind else {}
+    told = [effect.run_id, effect.key, effect.kind_name, effect.op_class, effect.title, effect.target]
+    stored = [effect.amount, digest(bytes(effect.body)), digest(bytes(effect.plan)), call]
+    return digest(canonical([*told, *stored, evidence_seq]))
+
+
+def evidence_of(effect: Effect) -> int:
+    """The newest line of what became of an effect; its mere declaration is no news. 0: none."""
+    lines = Evidence.objects.filter(stream=effect.run_id, effect_key=effect.key, kind__startswith="effect.")
+    newest = lines.exclude(kind="effect.declared").order_by("-seq").values_list("seq", flat=True).first()
+    return newest or 0
+
+
+# who may not --------------------------------------------------------------------------------------
+
+
+def people_behind(actors: Iterable[str]) -> set[int]:
+    """The people behind actor ids: themselves, or whoever made the token."""
+    ids = set(actors)
+    people = {int(i.removeprefix("user:")) for i in ids if i.startswith("user:")}
+    tokens = [i.removeprefix("token:") for i in ids if i.startswith("token:")]
+    if tokens:
+        made = Token.objects.filter(pk__in=tokens, created_by__isnull=False)
+        people |= set(made.values_list("created_by_id", flat=True))
+    return people
+
+
+def barred(review: Review, run: Run) -> dict[int, str]:
+    """Who may not approve this, whatever their role: user id → a key of BARRED."""
+    pressed = Press.objects.filter(stop__run=run).values_list("actor", flat=True).distinct()
+    found: dict[int, str] = {}
+    if review.editor_id:
+        found[review.editor_id] = "editor"
+    if review.proposer_id:
+        found[review.proposer_id] = "proposer"
+    found |= dict.fromkeys(people_behind(pressed), "stopper")
+    if run.owner_id:
+        found[run.owner_id] = "owner"
+    return found
+
+
+def given(review: Review) -> QuerySet[Any, Any]:
+    """The approvals that nothing ended yet, whether they count or not."""
+    rows: QuerySet[Any, Any] = Approval.objects.filter(review=review, state=ApprovalState.GIVEN)
+    return rows.order_by("pk")
+
+
+def counting(review: Review, run: Run) -> list[Approval]:
+    """The approvals that count at this moment: unexpired, of these bytes, by people who may still decide."""
+    role = Membership.objects.filter(
+        user_id=OuterRef("person_id"),
+        workspace_id=review.workspace_id,
+        role__in=MAY_APPROVE,
+        user__is_active=True,
+    )
+    rows = given(review).filter(Exists(role), digest=review.digest, expires_at__gt=Now())
+    found: list[Approval] = list(rows)
+    never = barred(review, run) if found else {}
+    return [approval for approval in found if approval.person_id not in never]
+
+
+# the gate asks ------------------------------------------------------------------------------------
+
+
+def newest(run_id: str, key: str) -> QuerySet[Any, Any]:
+    """The newest review of an effect of a run, open or closed."""
+    rows: QuerySet[Any, Any] = Review.objects.filter(run_id=run_id, effect_key=key).order_by("-pk")
+    return rows[:1]
+
+
+def is_over(review: Review) -> bool:
+    """Its time is over, by the database's clock of now."""
+    return Review.objects.filter(pk=review.pk, closed_at__isnull=True, expires_at__lte=Now()).exists()
+
+
+def is_granted(review: Review, run: Run) -> bool:
+    """Whether enough approvals count right now."""
+    return len(counting(review, run)) >= review.needed
+
+
+def still_granted(review: Review, run: Run, effect: Effect | None) -> bool:
+    """As `is_granted`, for the bytes and the evidence as they are stored now."""
+    if effect is None or digest_of(effect, evidence_of(effect)) != review.digest:
+        return False
+    return is_granted(review, run)
+
+
+def ask(run: Run, step: Step, effect: Effect, need: Need, asked_by: str) -> tuple[Review, list[Line]]:
+    """The open review of an effect, opened if there is none; raised when more people are needed now."""
+    found = Review.objects.filter(effect=effect, subject_id=effect.pk, closed_at__isnull=True).first()
+    if found is not None:
+        return found, [*_raise(found, need), *refresh(found, effect), *lapse(found, run)]
+    seq = evidence_of(effect)
+    proposer = _proposer(run, effect, asked_by)
+    behind = people_behind([proposer])
+    review = Review.objects.create(
+        workspace_id=run.workspace_id,
+        run=run,
+        step=step,
+        effect=effect,
+        effect_key=effect.key,
+        subject_id=effect.pk,
+        digest=digest_of(effect, seq),
+        evidence_seq=seq,
+        needed=need.approvals,
+        asked_because=need.because,
+        asked_by=proposer,
+        proposer_id=min(behind, default=None),
+        expires_at=after(need.expires_s),
+    )
+    review = Review.objects.get(pk=review.pk)
+    told = {"needed": review.needed, "because": review.asked_because, "digest": review.digest}
+    until = {"expires_at": review.expires_at.isoformat()}
+    return review, [line_of(review, "review.waiting", asked_by, {**told, **until})]
+
+
+def _proposer(run: Run, effect: Effect, asked_by: str) -> str:
+    """Who declared it; our own executor only carries it to the gate."""
+    declared = Evidence.objects.filter(stream=run.pk, effect_key=effect.key, kind="effect.declared")
+    first: str | None = declared.order_by("seq").values_list("actor", flat=True).first()
+    return first or asked_by
+
+
+def _raise(review: Review, need: Need) -> list[Line]:
+    if need.approvals <= review.needed:
+        return []
+    was, review.needed, review.granted_at = review.needed, need.approvals, None
+    Review.objects.filter(pk=review.pk).update(needed=need.approvals, granted_at=None)
+    return [line_of(review, "review.raised", SYSTEM.id, {"was": was, "now": need.approvals})]
+
+
+def refresh(review: Review, effect: Effect) -> list[Line]:
+    """Void every approval when what they were given for is not what is stored now."""
+    seq = evidence_of(effect)
+    now = digest_of(effect, seq)
+    if now == review.digest:
+        return []
+    lines = _end_all(review, Approval.void, "what was approved changed")
+    told = {"was": review.digest, "now": now, "evidence_seq": seq, "voided": len(lines)}
+    Review.objects.filter(pk=review.pk).update(digest=now, evidence_seq=seq, granted_at=None)
+    review.digest, review.evidence_seq, review.granted_at = now, seq, None
+    return [*lines, line_of(review, "review.changed", SYSTEM.id, told)]
+
+
+def lapse(review: Review, run: Run) -> list[Line]:
+    """Void the approvals of people who may not decide any more; the others stay."""
+    keep = {approval.pk for approval in counting(review, run)}
+    gone = [one for one in given(review).filter(expires_at__gt=Now()) if one.pk not in keep]
+    rows = Approval.objects.filter(pk__in=[one.pk for one in gone])
+    why = "its giver may not decide about this any more"
+    if gone:
+        Approval.void(rows, why)
+    if gone and len(keep) < review.needed:
+        Review.objects.filter(pk=review.pk).update(granted_at=None)
+        review.granted_at = None
+    return [_approval_line(review, "approval.voided", SYSTEM.id, one, why) for one in gone]
+
+
+# a dispatch uses it -------------------------------------------------------------------------------
+
+
+def use(run: Run, effect: Effect, permit: Permit) -> list[Line]:
+    """The approvals are used up by this dispatch, in its transaction: each by a compare-and-set of its own.
+
+    Nothing when the effect has no open review. Raises NotConsumed when one ended since the gate looked.
+    """
+    review = Review.objects.filter(effect=effect, subject_id=effect.pk, closed_at__isnull=True).first()
+    if review is None:
+        return []
+    mine = counting(review, run)[: review.needed]
+    stored = digest_of(effect, evidence_of(effect))
+    rows = Approval.objects.filter(pk__in=[one.pk for one in mine])
+    if len(mine) < review.needed or Approval.consume(rows, permit, stored) != review.needed:
+        raise NotConsumed(review.pk)
+    _end_all(review, Approval.void, "enough others were used")
+    _close(review, Closed.USED, SYSTEM.id)
+    lines = [_approval_line(review, "approval.consumed", SYSTEM.id, one, permit=permit.pk) for one in mine]
+    return [*lines, line_of(review, "review.used", SYSTEM.id, {"permit": permit.pk})]
+
+
+# it closes ----------------------------------------------------------------------------------------
+
+
+def close(run: Run, review: Review, how: str, actor: str, reason: str = "", stop_id: str = "") -> list[Line]:
+    """Close an open review: its approvals end, its step is withheld, nobody queues its effect again."""
+    waited = given(review).count()
+    end, kind = (Approval.expire, "expired") if how == Closed.EXPIRED else (Approval.void, "voided")
+    lines = _end_all(review, end, reason or how, kind)
+    if not _close(review, how, actor, reason, stop_id):
+        return []
+    Effect.objects.filter(pk=review.effect_id, queued_at__isnull=False).update(queued_at=None)
+    told = {
+        "approvals": waited,
+        "needed": review.needed,
+        "reason": reason,
+        "granted": bool(review.granted_at),
+    }
+    lines.append(line_of(review, f"review.{how}", actor, told, stop_id))
+    return lines + _withhold(run, review, actor)
+
+
+def _close(review: Review, how: str, actor: str, reason: str = "", stop_id: str = "") -> bool:
+    told = {"closed_as": how, "closed_by": actor, "reason": reason, "stop_id": stop_id}
+    rows = Review.objects.filter(pk=review.pk, closed_at__isnull=True)
+    return bool(rows.update(closed_at=database_time(), **told))
+
+
+def _withhold(run: Run, review: Review, actor: str) -> list[Line]:
+    """Its step, where it still waits or was queued again by the grant. A claimed one asks the gate."""
+    step = Step.objects.filter(
+        pk=review.step_id, status__in=[StepStatus.WAITING_APPROVAL, StepStatus.PENDING]
+    ).first()
+    if step is None:
+        return []
+    was = step.status
+    (Step.finish_partly if step.happened else Step.withhold)(step)
+    kind = "step.partial" if step.happened else "step.withheld"
+    told = {"was": was, "step": step.key, "name": step.name, "review": review.pk}
+    return [Line(kind, actor, told, step_id=step.pk, current_version=run.cancel_version)]
+
+
+def _end_all(review: Review, end: Any, why: str, kind: str = "voided") -> list[Line]:
+    ended = list(given(review))
+    if ended:
+        end(Approval.objects.filter(pk__in=[one.pk for one in ended]), why)
+    return [_approval_line(review, f"approval.{kind}", SYSTEM.id, one, why) for one in ended]
+
+
+# a stop, an end, a resume -------------------------------------------------------------------------
+
+
+def open_ones(run: Run) -> list[Review]:
+    """The open reviews of a run, oldest first."""
+    rows = Review.objects.filter(run=run, closed_at__isnull=True).order_by("pk")
+    return list(rows)
+
+
+def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    """A pause keeps what people have to decide; a cancel or an abandon closes it."""
+    if stop.mode == Mode.PAUSE or stop.finished_before:
+        return []
+    reason = f"stop #{stop.number}"
+    reviews = open_ones(run)
+    return [line for one in reviews for line in close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)]
+
+
+def ended(run: Run, actor: Actor) -> list[Line]:
+    """The run ends by its runtime's word: nobody needs to decide any more."""
+    reviews = open_ones(run)
+    return [line for one in reviews for line in close(run, one, Closed.ENDED, actor.id, "the run ended")]
+
+
+def resumed(run: Run, actor: Actor) -> list[Line]:
+    """After a resume a grant holds only if digest and evidence are as they were; then its step is queued."""
+    lines: list[Line] = []
+    for review in open_ones(run):
+        effect = Effect.objects.select_related("kind").get(pk=review.effect_id)
+        lines += [*refresh(review, effect), *lapse(review, run)]
+        if is_granted(review, run):
+            lines += queue(run, review, actor.id)
+    return lines
+
+
+def queue(run: Run, review: Review, actor: str) -> list[Line]:
+    """Granted: its step may be claimed again, and our executor hears of it; nothing while the run is held."""
+    if run.status != RunStatus.ACTIVE:
+        return []
+    rows = Step.objects.filter(pk=review.step_id)
+    if not Step.grant(rows):
+        return []
+    told = {"review": review.pk}
+    if Kind.objects.filter(effects=review.effect_id).exclude(provider=Provider.OUTSIDE).exists():
+        Effect.objects.filter(pk=review.effect_id).update(queued_at=Now())
+        wake_up = partial(wake.run_soon, "effects.tasks.execute", review.effect_id)
+        transaction.on_commit(wake_up, robust=True)
+    return [Line("step.pending", actor, told, step_id=review.step_id or "")]
+
+
+def unqueue(review: Review, actor: str) -> list[Line]:
+    """A grant was taken back before anybody claimed its step: it waits again."""
+    rows = Step.objects.filter(pk=review.step_id, status=StepStatus.PENDING)
+    if not Step.wait_for_approval(rows):
+        return []
+    return [Line("step.waiting_approval", actor, {"review": review.pk}, step_id=review.step_id or "")]
+
+
+# lines --------------------------------------------------------------------------------------------
+
+
+def line_of(
+    review: Review, kind: str, actor: str, told: Mapping[str, Any] | None = None, stop_id: str = ""
+) -> Line:
+    """`review.waiting`, `review.granted`, … in the stream of its run."""
+    return Line(
+        kind,
+        actor,
+        {"review": review.pk, **(told or {})},
+        stop_id=stop_id,
+        step_id=review.step_id or "",
+        effect_key=review.effect_key,
+    )
+
+
+def _approval_line(
+    review: Review, kind: str, actor: str, approval: Approval, why: str = "", permit: str = ""
+) -> Line:
+    told = {"approval": approval.pk, "by": f"user:{approval.person_id}", "digest": approval.digest}
+    more = {"why": why, "permit": permit}
+    return line_of(review, kind, actor, told | {name: value for name, value in more.items() if value})

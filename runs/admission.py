@@ -10,8 +10,9 @@ from django.db.models import F
 from . import counts, stops
 from .access import Actor, demand, demand_workspace
 from .evidence import Line, canonical, digest, record
+from .gates import standing_stops
 from .guard import STOPPED, Refusal
-from .models import Boundary, Gate, Run, RunStatus, Session, StopRequest, User, Worker, Workspace
+from .models import Boundary, Gate, Run, RunStatus, Session, User, Worker, Workspace
 from .models import Refusal as RefusalRow
 from .store import Now, verb
 
@@ -146,5 +147,5 @@ def _refuse_admission(actor: Actor, workspace: Workspace, new: NewRun, worker: s
         line = Line("admit.refused", actor.id, told, boundary=Boundary.ADMIT, worker=worker)
         RefusalRow.objects.create(**same, worker=worker, evidence_seq=record(workspace, line))
     counts.refused(Boundary.ADMIT, STOPPED)
-    stop = StopRequest.objects.filter(workspace=workspace).exclude(scope="run").last()
+    stop = standing_stops(workspace.pk).first()
     return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None, count=count)

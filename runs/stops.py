@@ -105,7 +105,8 @@ def follow(follower: Follower) -> None:
         _followers.append(follower)
 
 
-def _followed(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+def followed(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    """What the rooms above do at this stop, which may be one of a scope; the lines of it."""
     return [line for follower in _followers for line in follower(run, stop, actor)]
 
 
@@ -164,7 +165,7 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     lines = _lines_of_stop(stop, press, touched, permits)
     if weaker is not None:
         lines.append(supersede(weaker, stop))
-    lines += _followed(run, stop, actor)
+    lines += followed(run, stop, actor)
     record(run, *lines, *_end_at_once(stop))
     return StopAnswer(stop, press, weaker=weaker)
 
@@ -205,7 +206,7 @@ def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     stop, finished, after = stop_of(run), run.status in FINAL, []
     if stop is None:
         stop = _record_where_it_stands(run, actor, wish)
-        after = _followed(run, stop, actor)
+        after = followed(run, stop, actor)
     press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
     told = {"mode": wish.mode, "requested_mode": wish.requested_mode, "note": wish.note}
     line = Line(

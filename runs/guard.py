@@ -15,6 +15,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 from . import counts
 from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
+from .gates import standing_stops
 from .models import (
     Boundary,
     Evidence,
@@ -273,18 +274,25 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         count = 1
         _first_refusal(run, ask, same, step)
     counts.refused(boundary, reason)
-    stop = StopRequest.objects.filter(run=run).order_by("-number").values_list("pk", flat=True).first()
     return Refusal(
         reason,
         boundary,
         ask.seen_version,
         run.cancel_version,
         run.status,
-        stop,
+        _stop_behind(run, reason),
         step.pk if step else None,
         ask.effect_key,
         count,
     )
+
+
+def _stop_behind(run: Run, reason: str) -> str | None:
+    """The stop that a refused worker is told of: its run's own, or the one that holds the gate above."""
+    own = StopRequest.objects.filter(run=run).order_by("-number").values_list("pk", flat=True).first()
+    if run.status != RunStatus.ACTIVE or reason != STOPPED:
+        return own
+    return standing_stops(run.workspace_id).values_list("pk", flat=True).first() or own
 
 
 def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from allstop import Client
@@ -28,8 +29,13 @@ def stub(server: StubServer) -> Stub:
 
 
 @pytest.fixture
-def client(server: StubServer) -> Iterator[Client]:
-    with Client(
-        server.url, "als_x", worker="w-1", timeout_s=1, give_up_s=0.4, report_for_s=0.6, heartbeat_s=60
-    ) as client:
+def buffer(tmp_path: Path) -> Path:
+    """Where reports are kept until they are heard."""
+    return tmp_path / "buffer"
+
+
+@pytest.fixture
+def client(server: StubServer, buffer: Path) -> Iterator[Client]:
+    quick = {"timeout_s": 1.0, "give_up_s": 0.4, "report_for_s": 0.6, "heartbeat_s": 60.0}
+    with Client(server.url, "als_x", worker="w-1", buffer=buffer, **quick) as client:
         yield client

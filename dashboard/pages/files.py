@@ -17,7 +17,7 @@ from runs.models import OperationClass, Run
 EFFECTS_MAX = 50
 SAYS = {
     "written": ("Written", "there as it was written"),
-    "changed since": ("Written", "changed since, by somebody else"),
+    "changed since": ("Written", "changed since it was written"),
     "gone since": ("Written", "no longer there"),
     "left behind": ("Not put in its place", "a staged copy is left behind"),
     "not written": ("Not written", "nothing of it is there"),

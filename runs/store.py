@@ -10,6 +10,7 @@ import gc
 import random
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -148,6 +149,14 @@ def _worth_another_try(error: BaseException) -> bool:
     return _sqlstate(error) in RETRYABLE
 
 
+def _forget(error: BaseException | None) -> None:
+    """An error and the frames that it passed hold each other, and a cursor: let go of it here, not in
+    whichever thread the collector happens to run (see `one_transaction`)."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__
+
+
 def verb(function: Callable[P, R]) -> Callable[P, R]:
     """A public verb: exactly one durable transaction, tried again on lock conflicts.
 
@@ -172,6 +181,7 @@ def _tried(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         except OperationalError as error:
             if attempt == 4 or not _worth_another_try(error):
                 raise
+            _forget(error)
         time.sleep(random.uniform(0.002, 0.02) * (attempt + 1))  # noqa: S311
     raise AssertionError("unreachable")
 
@@ -212,6 +222,7 @@ def _keep_trying(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) ->
         except OperationalError as error:
             if time.monotonic() > end or not _worth_another_try(error):
                 raise
+            _forget(error)
         time.sleep(0.001)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, connections, transaction
+from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
-from runs import stops
+from runs import stops, store
 from runs.models import Press, StopRequest
 from runs.store import no_waiting, one_transaction
 from tests.worlds import World, fresh, kinds_of
@@ -121,3 +122,49 @@ def test_a_writer_collects_no_cursor_of_another_that_waits_for_it(
     waiting.join(20)
     assert (was_over, came_to) == ((True, ["database is locked"]) if waits else (False, ["wrote"]))
     assert gc.isenabled()
+
+
+def cursors() -> int:
+    return sum(isinstance(one, SQLiteCursorWrapper) for one in gc.get_objects())
+
+
+@pytest.mark.race
+@pytest.mark.only("sqlite")
+@pytest.mark.parametrize(("forgets", "left"), [(True, False), (False, True)])
+def test_a_stop_that_found_the_file_locked_keeps_no_cursor(
+    monkeypatch: pytest.MonkeyPatch, forgets: bool, left: bool
+) -> None:
+    world = World()
+    run, tried = world.run(), threading.Event()
+    if not forgets:
+        monkeypatch.setattr(store, "_forget", lambda error: None)  # the control
+    real, tries = store._once, [0]
+
+    def once_more(*args: Any, **kwargs: Any) -> Any:
+        tries[0] += 1
+        if tries[0] > 20:
+            tried.set()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(store, "_once", once_more)
+    holds = threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            holds.set()
+            tried.wait(10)
+        connections.close_all()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert holds.wait(10)
+    gc.collect()
+    gc.disable()
+    try:
+        before = cursors()
+        stops.request_stop(actor=world.alice, wish=stops.Wish(), run_id=run.pk)
+        assert (cursors() - before > 10) is left
+    finally:
+        gc.enable()
+        holder.join(10)
+    assert tries[0] > 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Annotated, Any
 
@@ -21,6 +22,8 @@ from ninja.parser import Parser
 from pydantic import Field
 
 import effects.api
+import effects.delivery_api
+import effects.retry_api
 import effects.review_api
 import effects.run_api
 import effects.stop_api
@@ -83,6 +86,8 @@ for router in (
     runs.api.router,
     effects.api.router,
     effects.stop_api.router,
+    effects.retry_api.router,
+    effects.delivery_api.router,
     effects.review_api.router,
     runs.rules_api.router,
 ):
@@ -193,7 +198,7 @@ def wait_in_line(request: HttpRequest, view: View, *args: Any, **kwargs: Any) ->
     counted = throttle.is_counted(request)
     taken = throttle.limits.take(request, address_of(request)) if counted else {}
     take_body(request)
-    with crowd.place():
+    with nullcontext() if throttle.concerns_a_stop(request) else crowd.place():
         answer = view(request, *args, **kwargs)
     throttle.tell(answer, taken)
     return answer

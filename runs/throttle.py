@@ -21,9 +21,10 @@ from . import counts
 from .problems import Problem
 
 KEPT = 10_000
-# Reports of permits and heartbeats: to hold them up would only make known things unknown. And what is done
-# with a stop that is there, such as forcing its deadline.
-ALWAYS = re.compile(r"/(permits/[^/]+/report|runs/[^/]+/heartbeat|stops/[^/]+/[^/]+)/?$")
+# To hold up reports of permits and heartbeats would only make known things unknown.
+REPORTS = re.compile(r"/(permits/[^/]+/report|runs/[^/]+/heartbeat)/?$")
+# What is done with a stop that is there, such as forcing its deadline.
+OF_A_STOP = re.compile(r"/stops/[^/]+/[^/]+/?$")
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,15 @@ class Limits:
         return found
 
 
+def concerns_a_stop(request: HttpRequest) -> bool:
+    """Whether something is done with a stop that is there. Such a call waits for no place either."""
+    return request.method == "POST" and bool(OF_A_STOP.search(request.path))
+
+
 def is_counted(request: HttpRequest) -> bool:
-    """Whether a limit applies to this call at all. The door knows of stops by itself."""
-    return not (request.method == "POST" and ALWAYS.search(request.path))
+    """Whether a limit applies to this call at all. The door knows of the press itself."""
+    told = request.method == "POST" and REPORTS.search(request.path)
+    return not told and not concerns_a_stop(request)
 
 
 def _too_many(by: str, taken: Taken) -> Problem:

@@ -196,7 +196,7 @@ async def test_a_socket_is_counted_while_it_is_open(monkeypatch: pytest.MonkeyPa
     from runs.counts import SOCKETS
 
     def open_ones() -> float:
-        return SOCKETS.collect()[0].samples[0].value
+        return float(next(iter(SOCKETS.collect())).samples[0].value)
 
     monkeypatch.setattr("dashboard.live.verdict", lambda *args: 0)
     before = open_ones()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def narrow(agent: Wire, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Iterator[Limits]:
+def narrow(agent: Wire, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Limits:
     """From here on a token may make QUOTA calls a minute, an address three times as many."""
     limits = Limits(QUOTA, 3 * QUOTA)
     monkeypatch.setattr(throttle, "limits", limits)
@@ -70,6 +69,8 @@ def test_stops_reports_and_heartbeats_have_no_limit(world: World, agent: Wire, n
     stops = [agent.stop(run, key=f"press-{n}").status for n in range(2 * QUOTA)]
     by_key = agent.post("/stops", {"run_key": "not there yet"}).status
     assert (beats, stops, by_key) == ([200] * 8, [201] + [200] * 7, 201)
+    stop = agent.stop(run).data["id"]
+    assert {agent.post(f"/stops/{stop}/deadline").status for _ in range(2 * QUOTA)} == {200}
     assert agent.report(permit).status == 200
     assert agent.effect(run, "charge:8").status == 429
 

@@ -57,7 +57,7 @@ RUN = _terms(
         "PAUSING",
         "Pausing",
         "st-stopping",
-        "New work is held from version {version}. Work in flight is draining.",
+        "Stop recorded {at}. New work is held from version {version}. Work in flight is draining.",
     ),
     ("PAUSED", "Paused", "st-paused", "Held by {who}. Resumes only by a new decision."),
     ("UNKNOWN", "Awaiting verification", "st-unknown", "We cannot yet say whether {effects} happened."),
@@ -201,11 +201,37 @@ REASONS = (
     ("not needed", "No longer needed"),
 )
 
-STOP_RECORDED = "Stop #{number} recorded {at}. New work is refused from version {version}."
+STOP_RECORDED = {
+    "pause": "Stop #{number} recorded {at}. New work is held from version {version}."
+    " Resuming it is a decision of its own.",
+    "cancel": "Stop #{number} recorded {at}. New work is refused from version {version}.",
+    "abandon": "Stop #{number} recorded {at}. New work is refused from version {version}."
+    " We no longer wait or act.",
+}
+STOP_SUPERSEDES = " It replaces stop #{number} ({mode}, {who})."
 STOP_JOINED = "Already stopping since {at} (#{number}, {who}). Your request was added to it."
+STOP_MILDER = " You asked for {asked}, which is milder: the mode stays {mode}."
 STOP_FINISHED = (
     "The run had already finished, {word}. Stop #{number} is recorded; nothing was left to refuse."
 )
+# What the deadline of a stop decides, by mode.
+DEADLINE = {
+    "pause": "If work in flight has not ended by then: leases are fenced, its effects are unknown,"
+    " and the run is paused.",
+    "cancel": "If work in flight has not ended by then: status Stop timed out.",
+    "abandon": "An abandon waits for nothing, so its deadline decides nothing.",
+}
+WAS = {"pause": "paused", "cancel": "cancelled", "abandon": "abandoned"}
+DEADLINE_FORCED = "The deadline of stop #{number} has passed now, by your decision."
+DEADLINE_NOT_FORCED = "Nothing waits for the deadline of stop #{number} any more; nothing was changed."
+RESUMED = "Resumed at version {version}. That starts nothing by itself: workers attach and claim again."
+RESUMED_BY = "{who} had resumed it at {at}: it may start new work, at version {version}."
+RESUME = {
+    "safe to run": ("Safe to run", "st-waiting"),
+    "skip, settled": ("Skip, settled", "st-settled"),
+    "skip, accepted as unknown": ("Skip, accepted as unknown", "st-accepted"),
+    "must wait": ("Must wait", "st-unknown"),
+}
 NOT_RECORDED = "Your stop was NOT recorded."
 NOT_RECORDED_YET = "Your stop is NOT recorded yet."
 MAY_STILL_START = "The run may still start work."
@@ -282,11 +308,17 @@ EVENT = {
     "run.failed": "The runtime reported a failure",
     "run.cancelled": "Run closed: every effect settled",
     "run.unknown": "Run at rest with something still unknown",
+    "run.paused": "Run paused: quiet, held for a decision",
+    "run.resumed": "Run resumed by a decision",
+    "run.abandoned": "Run abandoned: we no longer wait or act",
+    "completion.refused": "End of the run refused: a stop came first",
+    "failure.refused": "Failure not taken: a stop came first",
     "step.registered": "Step registered",
     "step.claimed": "Step claimed",
     "step.released": "Step released",
     "step.withheld": "Step withheld before anything was sent",
     "step.pending": "Step queued again",
+    "step.held": "Claim given back by a pause, nothing was sent",
     "step.succeeded": "Step succeeded, says its worker",
     "step.partial": "Step partly done",
     "step.failed": "Step failed",
@@ -308,6 +340,8 @@ EVENT = {
     "stop.acknowledged": "Stop effective",
     "stop.fenced": "List of what was in flight is complete",
     "stop.joined": "Stop pressed again; joined",
+    "stop.superseded": "Replaced by a stronger stop",
+    "stop.deadline_forced": "Deadline forced to pass",
     "stop.after_end": "Stop pressed after the end",
     "stop.waiting": "Stop waits for its run",
     "stop.bound": "Waiting stop met its run",
@@ -328,6 +362,8 @@ EVENT = {
 
 def event(kind: str) -> str:
     """An evidence kind in words; an unknown one keeps its own name, readable."""
+    if kind in EVENT:
+        return EVENT[kind]
     if kind.endswith(".refused"):
         return f"Refused at {kind.removesuffix('.refused')}"
-    return EVENT.get(kind) or kind.replace(".", " ").replace("_", " ").capitalize()
+    return kind.replace(".", " ").replace("_", " ").capitalize()

@@ -54,9 +54,13 @@ class StopAnswer:
         return STRENGTH[self.press.mode] < STRENGTH[self.stop.mode]
 
 
-def pressed_before(actor: Actor, key: str, where: Q) -> StopAnswer | None:
-    """The answer to this very press, if it was recorded before."""
-    press = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").first()
+def pressed_before(actor: Actor, key: str, where: Q, mode: str, *, moves: bool) -> StopAnswer | None:
+    """The answer to this very press, if it was recorded before.
+
+    The same key with a mode that `moves` the run on is a press of its own: what is there does not cover it.
+    """
+    presses = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
+    press = presses.filter(mode=mode).first() or (None if moves else presses.first())
     return StopAnswer(press.stop, press, repeated=True) if press else None
 
 

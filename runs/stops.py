@@ -50,6 +50,7 @@ __all__ = [
     "DEADLINE_S",
     "RESUMED",
     "STRONGER",
+    "WAITS_FOR_WORK",
     "Forced",
     "StopAnswer",
     "Wish",
@@ -142,12 +143,9 @@ def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
     if run is None:
         raise NotFound("run")
     demand(actor, "stop", run)
-    again = pressed_before(actor, key, Q(stop__run=run))
-    if again is not None:
-        return again
-    if wish.mode in STRONGER[run.status]:
-        return _fence(run, actor, wish, key)
-    return _join(run, actor, wish, key)
+    moves = wish.mode in STRONGER[run.status]
+    again = pressed_before(actor, key, Q(stop__run=run), wish.mode, moves=moves)
+    return again or (_fence if moves else _join)(run, actor, wish, key)
 
 
 def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:

@@ -41,28 +41,40 @@ def wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key:
     if found is not None:
         return found
     unbound = Q(stop__run__isnull=True, stop__run_key=run_key, stop__workspace=workspace)
-    return pressed_before(actor, key, unbound) or _press(actor, wish, key, workspace, run_key)
-
-
-def _press(actor: Actor, wish: Wish, key: str, workspace: Workspace, run_key: str) -> StopAnswer:
-    """Join the stop that waits, supersede it with a stronger mode, or be the first."""
     _end_waiting(workspace, run_key=run_key)
     stop = waiting_for(workspace, run_key).first()
-    weaker = stop if stop is not None and STRENGTH[wish.mode] > STRENGTH[stop.mode] else None
-    told = {"run_key": run_key, "mode": wish.mode, "note": wish.note, "ignored": wish.ignored}
-    if stop is not None and weaker is None:
-        press = record_press(stop, actor, wish, key, "waiting")
-        record(workspace, Line("stop.joined", actor.id, told, stop_id=stop.pk))
-        return StopAnswer(stop, press)
+    moves = stop is not None and STRENGTH[wish.mode] > STRENGTH[stop.mode]
+    again = pressed_before(actor, key, unbound, wish.mode, moves=moves)
+    if again is not None:
+        return again
+    if stop is not None and not moves:
+        return _join(actor, wish, key, stop)
+    return _wait(actor, wish, key, workspace, run_key, stop)
+
+
+def _join(actor: Actor, wish: Wish, key: str, stop: StopRequest) -> StopAnswer:
+    press = record_press(stop, actor, wish, key, "waiting")
+    record(stop.workspace, Line("stop.joined", actor.id, _told(wish, stop.run_key), stop_id=stop.pk))
+    return StopAnswer(stop, press)
+
+
+def _wait(
+    actor: Actor, wish: Wish, key: str, workspace: Workspace, run_key: str, weaker: StopRequest | None
+) -> StopAnswer:
+    """The first stop for this key, or one that supersedes the weaker one that waits."""
     if weaker is not None:
         close(weaker, SUPERSEDED)  # first: of one key there is one that waits
     stop = _record(workspace, actor, wish, run_key)
-    lines = [Line("stop.waiting", actor.id, told, stop_id=stop.pk)]
+    lines = [Line("stop.waiting", actor.id, _told(wish, run_key), stop_id=stop.pk)]
     if weaker is not None:
         lines.append(supersede(weaker, stop))
     press = record_press(stop, actor, wish, key, "waiting")
     record(workspace, *lines)
     return StopAnswer(stop, press, weaker=weaker)
+
+
+def _told(wish: Wish, run_key: str) -> dict[str, Any]:
+    return {"run_key": run_key, "mode": wish.mode, "note": wish.note, "ignored": wish.ignored}
 
 
 def supersede(weaker: StopRequest, stop: StopRequest) -> Line:

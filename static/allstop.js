@@ -58,6 +58,7 @@
     place.replaceChildren(note);
     place.scrollIntoView({ block: "nearest" });
   };
+  const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   const ask = async (form) => {
     const token = cookie("csrftoken");
     const answer = await fetch(form.action, {
@@ -89,6 +90,7 @@
     if (!answer.recorded) { tell(form, "failed", answer.sentence); return; }
     const said = document.getElementById("stop-said"), dialog = form.closest("dialog");
     if (!dialog || !said) { location.assign(answer.href); return; }
+    form.elements.key.value = fresh();   // this press is recorded; whatever is asked for next is another one
     said.textContent = answer.sentence;
     said.hidden = false;
     form.closest("[data-stop-box]").querySelector("[data-answer]").replaceChildren();

@@ -15,6 +15,7 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    Exists,
     F,
     IntegerField,
     OuterRef,
@@ -27,6 +28,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
+from dashboard import words
 from effects.close import outcome
 from effects.models import Effect, Settlement
 from runs.models import (
@@ -43,9 +45,11 @@ from runs.models import (
     User,
     Worker,
 )
+from runs.stops import RESUMED
 
 STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 60, 40, 200, 300, 20
 PERMITS = STEPS * 5
+STOPS = 20
 LOOKED_UP = "effect.looked_up"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
 DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
@@ -75,14 +79,37 @@ class Facts:
         self.now = now
 
     @cached_property
+    def stops(self) -> list[StopRequest]:
+        """The newest stops of the run, with `presses_n`, oldest first."""
+        rows = StopRequest.objects.filter(run=self.run).annotate(presses_n=Count("presses"))
+        return sorted(rows.order_by("-pk")[:STOPS], key=lambda stop: stop.number)
+
+    @property
     def stop(self) -> StopRequest | None:
-        """The newest stop of the run, with `presses_n`."""
-        return (
-            StopRequest.objects.filter(run=self.run)
-            .annotate(presses_n=Count("presses"))
-            .order_by("-pk")
-            .first()
-        )
+        """The stop that holds the run or that ended it; None before one, and after a resume."""
+        standing = [
+            stop for stop in self.stops if not (stop.superseded_by_id or stop.closed_because == RESUMED)
+        ]
+        return standing[-1] if standing else None
+
+    @cached_property
+    def holds(self) -> list[list[StopRequest]]:
+        """Each time that the run was held, oldest first: the stops of it, a stronger one behind a weaker."""
+        found: list[list[StopRequest]] = []
+        for stop in self.stops:
+            if stop.gate_at is None or stop.finished_before:
+                continue
+            if found and found[-1][-1].superseded_by_id == stop.pk:
+                found[-1].append(stop)
+            else:
+                found.append([stop])
+        return found
+
+    @property
+    def chain(self) -> list[StopRequest]:
+        """The stops of the hold that lasts; empty when the run is not held."""
+        last = self.holds[-1] if self.holds else []
+        return last if self.stop is not None and self.stop in last else []
 
     @cached_property
     def _counts(self) -> dict[str, Counter[str]]:
@@ -113,12 +140,21 @@ class Facts:
         return Worker.objects.filter(run=self.run).annotate(holds=told)
 
     def _opened_after_stop(self) -> QuerySet[Evidence]:
-        """Lines are numbered under the run's lock: a later number is a later moment, for certain."""
+        """Permits of the ordinary guard behind the line of a stop that had ended their version.
+
+        Lines are numbered under the run's lock: a later number is a later moment, for certain.
+        """
         lines = Evidence.objects.filter(stream=self.run.pk)
-        if self.stop is None:
+        if not self.stops:
             return lines.none()
-        effective = lines.filter(stop_id=self.stop.pk, kind__in=EFFECTIVE).order_by("seq").values("seq")[:1]
-        return lines.filter(kind="permit.opened", seq__gt=Subquery(effective))
+        ended = Evidence.objects.filter(
+            stream=self.run.pk,
+            kind__in=EFFECTIVE,
+            seq__lt=OuterRef("seq"),
+            current_version__gte=Coalesce(OuterRef("carried_version"), 0),
+        )
+        others = Permit.objects.filter(run=self.run).exclude(guard="ordinary").values("pk")
+        return lines.filter(Exists(ended), kind="permit.opened").exclude(permit_id__in=others)
 
     @property
     def step_counts(self) -> Counter[str]:
@@ -237,8 +273,19 @@ class Facts:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What a page calls the actors of the stop."""
-        return name_actors([self.stop.actor] if self.stop else [])
+        """What a page calls the actors of the stops, and who resumed last."""
+        return name_actors([*(stop.actor for stop in self.stops), self.resumed.actor if self.resumed else ""])
+
+    @cached_property
+    def resumed(self) -> Evidence | None:
+        """The line of the newest resume; asked for only where a stop was ended by one."""
+        if not any(stop.closed_because == RESUMED for stop in self.stops):
+            return None
+        return Evidence.objects.filter(stream=self.run.pk, kind="run.resumed").order_by("-seq").first()
+
+    def who(self, stop: StopRequest) -> str:
+        """The name of the one who asked for a stop."""
+        return words.clean(self.names.get(stop.actor, stop.actor))
 
     # counts that read like words ------------------------------------------------------------
 

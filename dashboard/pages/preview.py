@@ -9,9 +9,14 @@ from datetime import datetime
 from dashboard import words
 from dashboard.pages.facts import Facts
 from dashboard.pages.stages import clock
-from runs.models import PermitState, StepStatus
+from runs.models import FINAL, PermitState, RunStatus, StepStatus
+from runs.presses import STRENGTH
+from runs.stops import STRONGER
 
 SILENT_S, NAMED = 30, 3
+MODES = tuple(words.MODE)
+ICON = {"pause": "st-paused", "cancel": "st-refused", "abandon": "st-abandoned"}
+HELD = (RunStatus.PAUSING, RunStatus.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -26,27 +31,85 @@ class Told:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a stop would meet now; things may change before the press."""
+    """What a stop would meet now; things may change before the press.
 
+    `modes`: (mode, its lines); the page shows those of the mode that is chosen.
+    """
+
+    modes: list[tuple[str, list[Told]]]
     lines: list[Told]
     queued: int
     now: datetime
+    before: Told | None = None
 
 
 def preview_of(facts: Facts) -> Preview:
     """From rows that were already read."""
-    return Preview(list(_consequences(facts)), facts.queued, facts.now)
+    modes = [(mode, list(_of_mode(facts, mode))) for mode in MODES]
+    return Preview(modes, list(_consequences(facts)), facts.queued, facts.now, _before(facts))
 
 
-def _consequences(facts: Facts) -> Iterable[Told]:
+def _before(facts: Facts) -> Told | None:
+    """A stop that is there already, perhaps of another person and since the form was opened."""
+    stop, run = facts.stop, facts.run
+    if stop is None or run.status == RunStatus.ACTIVE:
+        return None
+    named = f"stop #{stop.number} ({stop.mode}), {clock(stop.recorded_at)}"
+    text = f"{facts.who(stop)} has already stopped this run: {named}."
+    return Told("st-stopping", text, bold=True)
+
+
+def _of_mode(facts: Facts, mode: str) -> Iterable[Told]:
+    """What a press in this mode would do, first to the stop that is there, then to what waits."""
+    stop, status = facts.stop, facts.run.status
+    if status in FINAL:
+        yield Told("st-none", "The run has finished. A stop of it is recorded all the same.")
+        return
+    moves = mode in STRONGER[status]
+    if stop is not None and status != RunStatus.ACTIVE:
+        name = f"stop #{stop.number}"
+        if not moves:
+            milder = " A milder mode changes nothing." if STRENGTH[mode] < STRENGTH[stop.mode] else ""
+            yield Told("st-stopping", f"Your press will join {name}, and is kept with it.{milder}")
+            return
+        yield Told("st-stopping", f"Your press will replace {name}.")
+    yield Told(ICON[mode], _waiting(facts, mode))
+    if mode == "abandon":
+        yield from _given_up(facts)
+
+
+def _waiting(facts: Facts, mode: str) -> str:
     waiting = [words.count(facts.queued, "queued step")] if facts.queued else []
     retries = facts.step_counts[StepStatus.RETRY_WAIT]
     waiting += [words.count(retries, "retry", "retries")] if retries else []
-    yield Told("st-refused", f"{words.listed(waiting) or 'Any new work'} will be refused.")
+    named = words.listed(waiting) or "Any new work"
+    if mode == "pause":
+        keep = "keeps its place" if facts.queued + retries == 1 else "keep their place"
+        return f"{named} will be held and {keep}." if waiting else "Any new work will be held."
+    return f"{named} will be refused{' for good' if facts.run.status in HELD else ''}."
+
+
+def _given_up(facts: Facts) -> Iterable[Told]:
+    """What an abandon leaves to itself."""
+    flying, unknown = facts.settlements["DISPATCHED"], facts.unknown
+    if flying:
+        are = words.count(flying, "effect in flight becomes", "effects in flight become")
+        yield Told("st-abandoned", f"{are} unknown at once.", tone="c-unknown")
+    if flying or unknown:
+        yield Told(
+            "st-abandoned", f"Nobody is asked about {_it(flying + unknown)} any more.", tone="c-unknown"
+        )
+
+
+def _it(number: int) -> str:
+    return "it" if number == 1 else "them"
+
+
+def _consequences(facts: Facts) -> Iterable[Told]:
     yield _in_flight(facts)
     happened = facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"]
     if happened:
-        done, them = words.count(happened, "effect"), "it" if happened == 1 else "them"
+        done, them = words.count(happened, "effect"), _it(happened)
         yield Told("st-confirmed", f"{done} already happened; stopping does not undo {them}.", tone="c-known")
     if facts.unknown:
         yield Told("st-unknown", f"{words.count(facts.unknown, 'effect')} still unknown.", tone="c-unknown")

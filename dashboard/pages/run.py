@@ -14,10 +14,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard import words
+from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
 from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
-from dashboard.pages.stages import Stage, clock, holds, presses, stages
+from dashboard.pages.stages import Stage, clock, holds, stages
 from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.words import Term
@@ -51,14 +52,6 @@ class WorkerRow:
     silent: bool
 
 
-@dataclass(frozen=True)
-class Dock:
-    """The sticky control: what is in force, and since when."""
-
-    head: str
-    sub: str
-
-
 class RunPage:
     """The read model of the run page; every derived number is as of `now`."""
 
@@ -67,6 +60,7 @@ class RunPage:
         self.facts = facts = Facts(run, shell.now)
         owns = actor.user is not None and run.owner_id == actor.user.pk
         self.may_stop = shell.may_stop or owns
+        self.may = shell.may | ({"stop"} if owns else set())
         quiet = bool(facts.stop and facts.stop.quiet_at)
         self.chip = words.run_chip(run.status, facts.outcome, quiet=quiet)
         self.sentence = sentence(facts, self.chip)
@@ -125,7 +119,7 @@ class RunPage:
 
     @property
     def dock(self) -> Dock:
-        return dock(self.facts)
+        return dock(self.facts, self.may)
 
     @property
     def effects(self) -> list[EffectRow]:
@@ -168,7 +162,7 @@ def sentence(facts: Facts, chip: Term) -> str:
         deadline=clock(stop.deadline_at) if stop and stop.deadline_at else "",
         effects=_named_unknowns(facts),
         effects_are=words.count(facts.unknown, "effect is", "effects are"),
-        who=facts.names.get(stop.actor, "") if stop else "",
+        who=facts.who(stop) if stop else "a stop above it",
         need="people",
         done=words.count(facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"], "effect"),
         not_done=facts.settlements["NOT_APPLIED"] + facts.settlements["NOT_STARTED"],
@@ -190,38 +184,6 @@ def _named_unknowns(facts: Facts) -> str:
     if len(open_ones) == 1:
         return f"“{words.brief(open_ones[0].title)}”"
     return words.count(sum(facts.settlements[state] for state in doubtful), "effect")
-
-
-def dock(facts: Facts) -> Dock:
-    """Before a stop: what a stop would meet. After: who asked, how, and until when."""
-    stop, run = facts.stop, facts.run
-    flying = words.count(facts.settlements["DISPATCHED"], "effect")
-    if stop is None:
-        ended = f"Ended {clock(run.ended_at)}." if run.ended_at else ""
-        begun = f"{words.count(facts.queued, 'step')} queued, {flying} in flight."
-        head = "This run may start new work" if run.status == RunStatus.ACTIVE else "This run has ended"
-        return Dock(head, ended or begun)
-    who = facts.names.get(stop.actor, stop.actor)
-    head = f"Stop #{stop.number} recorded by {words.clean(who)}, {clock(stop.recorded_at)}"
-    pressed = f", pressed {words.count(presses(stop), 'time')}" if presses(stop) > 1 else ""
-    return Dock(head, f"{stop.mode.capitalize()}, this run{pressed}. {_until(facts)}")
-
-
-def _until(facts: Facts) -> str:
-    stop = facts.stop
-    assert stop is not None
-    if stop.finished_before:
-        return "The run had already finished; nothing was left to refuse."
-    if stop.closed_at:
-        return f"Closed {clock(stop.closed_at)}."
-    if stop.quiet_at:
-        return f"Quiet since {clock(stop.quiet_at)}."
-    if stop.timed_out_at:
-        return f"Timed out {clock(stop.timed_out_at)}; new work stays refused."
-    if stop.deadline_at is None:
-        return ""
-    left = words.span(int((stop.deadline_at - facts.now).total_seconds()))
-    return f"Times out at {clock(stop.deadline_at)}, in {left}, if work in flight does not end."
 
 
 def effect_row(effect: Effect) -> EffectRow:
@@ -293,4 +255,5 @@ def run_page(request: HttpRequest, run_id: str) -> HttpResponse:
     if page.shows_dialog:
         origin = request.build_absolute_uri("/").rstrip("/")
         told |= {"preview": preview_of(page.facts), "form": form, "origin": origin}
+        told |= {"modes": form.modes(page.run)}
     return render(request, "run/page.html", told)

@@ -24,7 +24,7 @@ from dashboard.pages.preview import preview_of
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
 from dashboard.pages.stages import clock
 from runs import access, stops
-from runs.models import Press, Run, RunStatus
+from runs.models import FINAL, Mode, Press, Run, RunStatus, StopRequest
 from runs.store import alongside, database_time
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class StopForm:
     """What the form holds; `came_back`: it was sent before, and nothing was recorded then."""
 
     key: str
+    mode: str = Mode.CANCEL
     reason: str = "other"
     note: str = ""
     deadline_s: int = stops.DEADLINE_S
@@ -44,6 +45,7 @@ class StopForm:
 
     reasons = words.REASONS
     deadlines = DEADLINES
+    decides = tuple(words.DEADLINE.items())
 
     @classmethod
     def fresh(cls) -> StopForm:
@@ -55,7 +57,7 @@ class StopForm:
         if not sent.get("key"):
             return cls.fresh()
         wish = wish_of(sent)
-        return cls(wish.key, wish.reason, wish.note, wish.deadline_s, came_back=True)
+        return cls(wish.key, wish.mode, wish.reason, wish.note, wish.deadline_s, came_back=True)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -64,16 +66,42 @@ class StopForm:
 
     def was_pressed(self, run: Run, actor: access.Actor) -> bool:
         """Whether this very form was recorded before: its answer had been lost."""
-        mine = Press.objects.filter(stop__run=run, actor=actor.id, key=self.key)
+        mine = Press.objects.filter(stop__run=run, actor=actor.id, key=self.key, mode=self.mode)
         return self.came_back and mine.exists()
+
+    def modes(self, run: Run) -> list[Choice]:
+        """The modes that this form offers: those that would move the run on, and the one that was asked for.
+
+        Nothing stronger than what was asked for is ever chosen beforehand.
+        """
+        offered = [mode for mode in words.MODE if mode in stops.STRONGER[run.status]]
+        asked = self.mode if self.came_back or not offered or self.mode in offered else offered[0]
+        shown = [mode for mode in words.MODE if mode in offered or mode == asked]
+        return [Choice(mode, mode.capitalize(), words.MODE[mode], mode == asked) for mode in shown]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One radio of the form."""
+
+    value: str
+    word: str
+    sentence: str
+    chosen: bool
 
 
 def wish_of(sent: Mapping[str, str]) -> stops.Wish:
-    """A press, made harmless: what can't be read is left out and named, never refused."""
+    """A press, made harmless: what can't be read is left out and named, never refused.
+
+    Without a mode it is a cancel; a mode that nobody knows is taken as the mildest.
+    """
     ignored = []
+    mode = sent.get("mode", Mode.CANCEL)
+    if mode not in words.MODE:
+        ignored, mode = ["mode"], Mode.PAUSE
     reason = sent.get("reason", "other")
     if reason not in dict(words.REASONS):
-        ignored, reason = ["reason"], "other"
+        ignored, reason = [*ignored, "reason"], "other"
     deadline = sent.get("deadline_s", str(stops.DEADLINE_S))
     if deadline not in {str(seconds) for seconds, _ in DEADLINES}:
         ignored, deadline = [*ignored, "deadline_s"], str(stops.DEADLINE_S)
@@ -81,6 +109,7 @@ def wish_of(sent: Mapping[str, str]) -> stops.Wish:
     if len(note) > NOTE_MAX:
         ignored = [*ignored, f"note after {NOTE_MAX} characters"]
     return stops.Wish(
+        mode=mode,
         reason=reason,
         note=note[:NOTE_MAX].replace("\0", ""),
         key=key[:KEY_MAX].replace("\0", ""),
@@ -115,15 +144,19 @@ def show_form(request: HttpRequest, run_id: str) -> HttpResponse:
     facts = Facts(run, shell.now)
     told = {"shell": shell, "now": shell.now, "run": run, "preview": preview_of(facts), "form": form}
     told |= {"already": already(run, facts), "origin": request.build_absolute_uri("/").rstrip("/")}
+    told |= {"modes": form.modes(run), "escalates": bool(told["already"]) and run.status not in FINAL}
     return render(request, "run/stop.html", told)
 
 
 def already(run: Run, facts: Facts) -> str:
     """What to say above the form when the run can't start work anyway."""
-    if run.status == RunStatus.ACTIVE or facts.stop is None:
+    if run.status == RunStatus.ACTIVE:
         return ""
-    who = words.clean(facts.names.get(facts.stop.actor, facts.stop.actor))
-    return f"Stop #{facts.stop.number} was recorded {clock(facts.stop.recorded_at)} by {who}."
+    if facts.stop is None:
+        return "This run has already finished." if run.status in FINAL else ""
+    stop, ended = facts.stop, " The run has ended since." if run.status in FINAL else ""
+    at = f"{clock(stop.recorded_at)} by {facts.who(stop)}"
+    return f"Stop #{stop.number} was recorded {at}, in mode {stop.mode}.{ended}"
 
 
 def sign_in_first(request: HttpRequest, run_id: str) -> HttpResponse:
@@ -171,21 +204,32 @@ def press(request: HttpRequest, run_id: str) -> HttpResponse:
 
 def tell(answer: stops.StopAnswer) -> dict[str, Any]:
     """The sentence for the person who pressed."""
-    stop = answer.stop
-    who = words.clean(name_actors([stop.actor]).get(stop.actor, stop.actor))
-    said = {
-        "recorded": words.STOP_RECORDED,
-        "joined": words.STOP_JOINED,
-        "finished": words.STOP_FINISHED,
-    }.get(answer.answer, words.STOP_RECORDED)
-    moment = stop.recorded_at.astimezone(UTC).strftime("%H:%M:%S.%f")[:12]
-    at = f"{moment} UTC" if answer.answer == "recorded" else moment[:8]
-    run = stop.run
-    word = words.RUN[run.status].word.lower() if run else ""
-    sentence = said.format(number=stop.number, at=at, version=stop.version_after, who=who, word=word)
+    said = _sentence(answer)
+    if answer.weaker is not None:
+        was = answer.weaker
+        said += words.STOP_SUPERSEDES.format(number=was.number, mode=was.mode, who=_who(was))
+    if answer.answer == "joined" and answer.milder:
+        said += words.STOP_MILDER.format(asked=answer.press.mode, mode=answer.stop.mode)
     if answer.press.ignored:
-        sentence += f" Left out, because it could not be read: {words.listed(answer.press.ignored)}."
-    return {"sentence": sentence, "href": reverse("run", args=[stop.run_id])}
+        said += f" Left out, because it could not be read: {words.listed(answer.press.ignored)}."
+    return {"sentence": said, "href": reverse("run", args=[answer.stop.run_id])}
+
+
+def _sentence(answer: stops.StopAnswer) -> str:
+    stop, run = answer.stop, answer.stop.run
+    joins = {"joined": words.STOP_JOINED, "finished": words.STOP_FINISHED}
+    moment = stop.recorded_at.astimezone(UTC).strftime("%H:%M:%S.%f")[:12]
+    return joins.get(answer.answer, words.STOP_RECORDED[stop.mode]).format(
+        number=stop.number,
+        at=moment[:8] if answer.answer in joins else f"{moment} UTC",
+        version=stop.version_after,
+        who=_who(stop),
+        word=words.RUN[run.status].word.lower() if run else "",
+    )
+
+
+def _who(stop: StopRequest) -> str:
+    return words.clean(name_actors([stop.actor]).get(stop.actor, stop.actor))
 
 
 def not_recorded(request: HttpRequest, *, perhaps: bool = False) -> HttpResponse:

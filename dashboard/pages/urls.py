@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 
 from dashboard.pages import (
     choose,
+    deadline,
     evidence,
     files,
     first_run,
@@ -14,6 +15,7 @@ from dashboard.pages import (
     password,
     people,
     report,
+    resume,
     run,
     runs,
     stop,
@@ -39,6 +41,8 @@ urlpatterns: list[URLPattern] = [
     path("runs/<str:run_id>/", run.run_page, name="run"),
     path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),
     path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),
+    path("runs/<str:run_id>/stop/deadline", deadline.deadline_page, name="deadline"),
+    path("runs/<str:run_id>/resume", resume.resume_page, name="resume"),
     path("runs/<str:run_id>/evidence", evidence.evidence_page, name="evidence"),
     path("runs/<str:run_id>/files", files.files_page, name="files"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),

@@ -44,7 +44,6 @@ def span(seconds: float) -> str:
 
 
 SAYINGS = {
-    "cancel": words.MODE["cancel"],
     "not recorded": words.NOT_RECORDED,
     "not recorded yet": words.NOT_RECORDED_YET,
     "may still start": words.MAY_STILL_START,

@@ -46,6 +46,7 @@ class NewKind:
     check_for_s: int = 86_400
     key_fencing: bool = False
     key_retention_s: int = 86_400
+    retry_after_s: list[float] = field(default_factory=list)
 
 
 ANSWERS = tuple(one.name for one in fields(NewKind))[:6]
@@ -93,6 +94,8 @@ def check(new: NewKind) -> None:
         texts = [said] if isinstance(said, str) else said
         if not texts or not all(text.strip() for text in texts):
             raise BadKind(on_wire(answer), "This is one of the six answers; it may not be empty")
+    if new.retry_after_s and new.provider == Provider.OUTSIDE:
+        raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")
     CHECKS[new.provider](new)
 
 

@@ -7,13 +7,26 @@ by more than a worker's word; on that alone a person decides. Each attempt has t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import (
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    Subquery,
+    Value,
+)
+from django.db.models.functions import Cast
 
 from runs import gate, retries
 from runs.access import EXECUTOR, Actor
-from runs.guard import BLIND, UNVERIFIED, USED_UP, Ask, Refusal, view
-from runs.models import Evidence, Run, Step, StepStatus
+from runs.guard import BLIND, FORGOTTEN, UNVERIFIED, USED_UP, Ask, Refusal, view
+from runs.models import Evidence, Permit, Run, Step, StepStatus
+from runs.store import after
 
 from .intents import may_retry
 from .models import Effect, Ground, Provider, Settlement
@@ -45,6 +58,24 @@ def tries_left(most: int) -> Q:
     return ~Q(Exists(Effect.objects.filter(step_id=OuterRef("pk"), attempt__gte=most)))
 
 
+def remembered(delay_s: float) -> Q:
+    """A step's own-row condition: then, the provider still knows the keys of its first attempts."""
+    attempts = Permit.objects.filter(run_id=OuterRef("run_id"), effect_key=OuterRef("key"))
+    kept = ExpressionWrapper(
+        Cast("kind__key_retention_s", IntegerField()) * Value(timedelta(seconds=1)),
+        output_field=DurationField(),
+    )
+    old = Effect.objects.annotate(
+        first=Subquery(attempts.order_by("opened_at").values("opened_at")[:1]), kept=kept
+    ).filter(step_id=OuterRef("pk"), settlement=Settlement.NOT_APPLIED, first__lt=after(delay_s) - F("kept"))
+    return ~Q(Exists(old))
+
+
+def by_itself(delay_s: float) -> dict[str, Q]:
+    """What holds for every retry that no person decided on, by the reason of its refusal."""
+    return {UNVERIFIED: verified(), FORGOTTEN: remembered(delay_s)}
+
+
 def schedule(
     *, actor: Actor, step: Step, worker: str, seen: int, delay_s: float, max_tries: int | None = None
 ) -> Step | Refusal:
@@ -52,7 +83,7 @@ def schedule(
 
     Raises NotFound, NotAllowed. A step that waits for its retry already is answered as it stands.
     """
-    also = {UNVERIFIED: verified()} | ({USED_UP: tries_left(max_tries)} if max_tries else {})
+    also = by_itself(delay_s) | ({USED_UP: tries_left(max_tries)} if max_tries else {})
     ask = Ask(step.run_id, actor, worker, seen, step_id=step.pk)
     return gate.retry(ask, due_in_s=delay_s, allowed=may_retry(), also=also)
 
@@ -78,7 +109,7 @@ def plan(run: Run, step: Step) -> None:
     ask = Ask(run.pk, EXECUTOR, "", step.claim_version or run.cancel_version, step_id=step.pk)
     now = view(run, ask)
     if now.step is not None and now.step.status == StepStatus.FAILED:
-        retries.schedule(run, ask, now, pause, {BLIND: may_retry(), UNVERIFIED: verified()})
+        retries.schedule(run, ask, now, pause, {BLIND: may_retry(), **by_itself(pause)})
 
 
 def pause_of(effects: Sequence[Effect]) -> float | None:

@@ -386,6 +386,9 @@ class KindIn(In):
     check_for_s: Duration = 86_400
     key_fencing: StrictBool = False
     key_retention_s: Duration = 86_400
+    retry_after_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
+        default=[], max_length=20
+    )
 
 
 class KindOut(Out):
@@ -409,6 +412,7 @@ class KindOut(Out):
     check_for_s: int
     key_fencing: bool
     key_retention_s: int
+    retry_after_s: list[float]
     created_at: datetime
     updated_at: datetime
 

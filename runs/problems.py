@@ -16,6 +16,7 @@ from .admission import RunKeyReused
 from .evidence import canonical
 from .guard import (
     BLIND,
+    FORGOTTEN,
     LOST,
     NOT_APPROVED,
     NOT_DUE,
@@ -31,6 +32,7 @@ from .guard import (
 PROBLEMS: dict[str, tuple[int, str]] = {
     "already-reported": (409, "This permit was reported otherwise before"),
     "blind-retry": (409, "It may have happened"),
+    "delivery-key-reused": (422, "This delivery key belongs to another message"),
     "effect-key-reused": (422, "This effect key belongs to another effect"),
     "idempotency-key-in-progress": (409, "A request with this key is still in progress"),
     "idempotency-key-invalid": (400, "The Idempotency-Key can't be used"),
@@ -49,11 +51,14 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-quiet": (409, "Something is still open"),
     "not-recorded": (503, "Your stop is not confirmed"),
     "nothing-dispatched": (409, "This step crossed no boundary"),
+    "nothing-to-hand-over": (409, "This message is not yours to hand over"),
     "nothing-to-resume": (409, "There is nothing to resume"),
+    "nothing-to-retry": (409, "There is nothing to try again"),
     "not-resumed": (409, "The run was not resumed"),
     "people-only": (403, "People decide that"),
     "retries-used-up": (409, "It was tried as often as it may be"),
     "retry-not-due": (409, "The retry is not due yet"),
+    "retry-too-old": (409, "The provider may have forgotten this key"),
     "retry-unverified": (409, "Only its worker says that it did not happen"),
     "rules-changed": (409, "The rules were changed meanwhile"),
     "run-key-reused": (422, "This run key belongs to another run"),
@@ -75,6 +80,7 @@ REFUSED = {
     BLIND: "blind-retry",
     UNVERIFIED: "retry-unverified",
     USED_UP: "retries-used-up",
+    FORGOTTEN: "retry-too-old",
     NOT_DUE: "retry-not-due",
     NOT_APPROVED: "not-approved",
 }

@@ -26,6 +26,7 @@ BODIES: dict[str, Json] = {
     "claim_step": SEEN,
     "release_step": {"claim_token": "t"},
     "finish_step": {"claim_token": "t", "result": "succeeded"},
+    "retry_step": {"seen_version": 1},
     "open_permit": {"boundary": "model", "class": "model_turn", "step": {"key": "turn"}, **SEEN},
     "report_permit": {"claim_token": "t", "outcome": "applied"},
     "add_effect": effect_body({"cancel_version": 1}),

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Subquery
 
-from runs import gate, wake
+from runs import gate, receipts, wake
 from runs.access import SYSTEM, Actor, NotFound, demand, find_run
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
@@ -288,6 +288,7 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     step = now.step or gate.new_step(run, ask, ends_with_effect=True)
     effect, line = intent.declared(run, step.pk)
     record(run, line, last_seq=now.last_seq)
+    receipts.at_gate(run, ask, now.seen)
     fresh: Effect = Effect.objects.get(pk=effect.pk)
     return fresh
 

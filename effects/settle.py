@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from runs import receipts
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import DELIVER, lock_run
@@ -134,6 +135,7 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
     record(run, *lines)
     if effect is not None and effect.settlement == Settlement.NOT_APPLIED:
         retries.plan(run, permit.step)
+    receipts.hear_report(run, permit.worker)
     close.advance(run, actor.id)
 
 
@@ -363,6 +365,7 @@ def finish_step(*, actor: Actor, step_id: str, token: str, result: str, detail: 
     record(run, step_line(step, actor.id))
     if step.status == StepStatus.FAILED:
         retries.plan(run, step)
+    receipts.hear_report(run, step.worker)
     close.advance(run, actor.id)
     return Step.objects.get(pk=step_id)
 

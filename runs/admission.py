@@ -14,7 +14,7 @@ from .gates import standing_stops
 from .guard import STOPPED, Refusal
 from .models import Boundary, Gate, Run, RunStatus, Session, User, Worker, Workspace
 from .models import Refusal as RefusalRow
-from .store import Now, verb
+from .store import Now, after, verb
 
 
 class RunKeyReused(ValueError):
@@ -121,6 +121,7 @@ def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: U
         session_epoch=session.epoch if session else None,
         last_heard_at=Now(),
         ended_at=Now() if born == RunStatus.ABANDONED else None,
+        silent_at=after(new.silent_after_s),
     )
 
 

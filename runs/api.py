@@ -16,7 +16,7 @@ from django.urls import register_converter
 from ninja import Router
 from pydantic import Field
 
-from . import access, cursors, drain, gate
+from . import access, cursors, drain, gate, receipts
 from .access import Actor, NotFound, find_run
 from .fields import BIGGEST
 from .guard import Ask, Opened, Refusal
@@ -36,12 +36,15 @@ from .schemas import (
     ReleaseIn,
     StepOut,
     StepsOut,
+    WorkersOut,
     line_out,
     look_out,
     permit_out,
     step_out,
     stop_brief,
+    worker_out,
 )
+from .store import database_time
 from .tokens import actor_of
 
 READ = frozenset({401, 403, 404, 422, 429, 503})
@@ -83,13 +86,28 @@ def heartbeat(request: HttpRequest, run_id: str, body: HeartbeatIn) -> HttpRespo
         worker=body.worker,
         seen=body.seen_version,
         tokens=body.claim_tokens,
+        confirmed={str(point): version for point, version in body.confirmed.items()},
     )
     told = HeartbeatOut(
         status=heard.run.status,
         cancel_version=heard.run.cancel_version,
         stop=stop_brief(heard.stop),
         renewed=heard.renewed,
+        lost=heard.lost,
+        may_go_on=heard.run.status == RunStatus.ACTIVE and heard.run.cancel_version == body.seen_version,
     )
+    return send(reply(200, told.wire()))
+
+
+@router.get("/runs/{id:run_id}/workers", response={200: WorkersOut, READ: ProblemOut})
+def list_workers(request: HttpRequest, run_id: str, limit: Limit = 50) -> HttpResponse:
+    """Who works on a run, and which version each has confirmed at which boundary; those behind first."""
+    run = find_run(actor_of(request), run_id)
+    standing = receipts.standing(run)
+    workers = list(receipts.workers(run)[:limit])
+    given = receipts.of(run, workers)
+    items = [worker_out(worker, given[worker.name]) for worker in workers]
+    told = WorkersOut(cancel_version=run.cancel_version, items=items, as_of=database_time(), **standing)
     return send(reply(200, told.wire()))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.db.models import Exists, F, OuterRef, Q
 
+from . import receipts
 from .access import Actor, NotFound, demand
 from .machine import MachineQuerySet
 from .models import (
@@ -16,7 +18,6 @@ from .models import (
     RunStatus,
     Step,
     StopRequest,
-    Worker,
 )
 from .presses import stop_of
 from .store import Now, one_transaction
@@ -27,16 +28,26 @@ DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOU
 
 @dataclass(frozen=True)
 class Heard:
-    """The answer to a heartbeat: where the run stands now, and how many leases were renewed."""
+    """The answer to a heartbeat: where the run stands now, how many leases were renewed, and which of
+    the claims are not the worker's any more."""
 
     run: Run
     stop: StopRequest | None
     renewed: int
+    lost: list[str]
 
 
-def heartbeat(*, actor: Actor, run_id: str, worker: str, seen: int, tokens: list[str]) -> Heard:
+def heartbeat(
+    *,
+    actor: Actor,
+    run_id: str,
+    worker: str,
+    seen: int,
+    tokens: list[str],
+    confirmed: Mapping[str, int] | None = None,
+) -> Heard:
     """A worker is alive, holds this version, and keeps the leases of these claim tokens: each lasts
-    again for as long as it was asked for.
+    again for as long as it was asked for. `confirmed`: the version it holds at each boundary.
 
     Leases are renewed without the run's lock, so that no queue of dispatches lets one run out; a
     drain looks again after it has locked a row. A LOST permit stays lost.
@@ -45,19 +56,24 @@ def heartbeat(*, actor: Actor, run_id: str, worker: str, seen: int, tokens: list
     if run is None:
         raise NotFound("run")
     demand(actor, "write", run)
-    renewed = _renew(run, tokens)
-    _confirm(run, worker, seen)
-    Run.objects.filter(pk=run.pk).update(last_heard_at=Now())
+    renewed, lost = _renew(run, tokens)
+    receipts.confirm(run, worker, seen, confirmed or {})
+    receipts.hear(run)
     run = Run.objects.get(pk=run.pk)
-    return Heard(run, stop_of(run), renewed)
+    return Heard(run, stop_of(run), renewed, lost)
 
 
-def _renew(run: Run, tokens: list[str]) -> int:
+def _renew(run: Run, tokens: list[str]) -> tuple[int, list[str]]:
+    """How many permits were renewed; the tokens that hold neither a step nor a permit any more."""
     held = [token for token in tokens if token]
     if not held:
-        return 0
-    _renew_rows(Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY))
-    return _renew_rows(Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN))
+        return 0, []
+    steps = Step.objects.filter(run=run, claim_token__in=held, status__in=BUSY)
+    permits = Permit.objects.filter(run=run, token__in=held, state=PermitState.OPEN)
+    _renew_rows(steps)
+    renewed = _renew_rows(permits)
+    alive = {*steps.values_list("claim_token", flat=True), *permits.values_list("token", flat=True)}
+    return renewed, [token for token in held if token not in alive]
 
 
 def _renew_rows(rows: MachineQuerySet) -> int:
@@ -65,20 +81,6 @@ def _renew_rows(rows: MachineQuerySet) -> int:
     with one_transaction():
         ids = list(rows.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
         return rows.filter(pk__in=ids).update(lease_until=Now() + F("lease")) if ids else 0
-
-
-def _confirm(run: Run, worker: str, seen: int) -> None:
-    """A receipt: the enforcement point's own statement that it holds this version."""
-    if not worker:
-        return
-    rows = Worker.objects.filter(run=run, name=worker)
-    if not rows.update(last_heard_at=Now()):
-        Worker.objects.get_or_create(run=run, name=worker)
-    if seen > run.cancel_version:
-        return  # nobody can hold a version that was not given yet; kept, it would confirm the next stop
-    rows.filter(Q(confirmed_version__isnull=True) | Q(confirmed_version__lt=seen)).update(
-        confirmed_version=seen, confirmed_at=Now()
-    )
 
 
 # moves of a locked run --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.expressions import Combinable
 
+from . import receipts
 from .access import NotFound
 from .evidence import Line, record
 from .guard import (
@@ -54,6 +55,7 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
 
     Returns the CLAIMED step, or the recorded Refusal. Raises NotFound for an unknown id.
     """
+    ask = _at(ask, Boundary.CLAIM)
     run = lock_run(ask.run_id)
     now = view(run, ask)
     reason = why_not(run, ask.seen_version, now.scopes_open)
@@ -65,12 +67,14 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     kinds = ["step.claimed"] if now.step else ["step.registered", "step.claimed"]
     _claim(step, ask, _token())
     record(run, *[_of_step(kind, ask, step) for kind in kinds], last_seq=now.last_seq)
+    receipts.at_gate(run, ask, now.seen)
     return Step.objects.get(pk=step.pk)
 
 
 @verb
 def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     """Queue a step for a later claim: PENDING. A known key answers the step as it stands."""
+    ask = _at(ask, Boundary.CLAIM)
     run = lock_run(ask.run_id)
     now = view(run, ask)
     if now.step is not None:
@@ -80,6 +84,7 @@ def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
         return refuse(run, ask, reason, Boundary.CLAIM)
     step = new_step(run, ask, cleanup=cleanup)
     record(run, _of_step("step.registered", ask, step), last_seq=now.last_seq)
+    receipts.at_gate(run, ask, now.seen)
     return Step.objects.get(pk=step.pk)
 
 
@@ -89,6 +94,7 @@ def release(ask: Ask) -> Step | Refusal:
 
     In a run that may not go on, it is withheld instead.
     """
+    ask = _at(ask, Boundary.CLAIM)
     run = lock_run(ask.run_id)
     now = view(run, ask)
     mine = Step.objects.filter(pk=ask.step_id, claim_token=ask.claim_token).filter(
@@ -102,6 +108,7 @@ def release(ask: Ask) -> Step | Refusal:
     step: Step = Step.objects.get(pk=ask.step_id)
     kind = "step.released" if goes_on else f"step.{step.status.lower()}"
     record(run, _of_step(kind, ask, step), last_seq=now.last_seq)
+    receipts.at_gate(run, ask, now.seen)
     return step
 
 
@@ -168,6 +175,7 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     permit = _open(run, ask, step)
     subject, lines = intent.opened(run, permit, now.seen)
     record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
+    receipts.at_gate(run, ask, now.seen)
     return Opened(permit, step, subject)
 
 

@@ -6,10 +6,12 @@ The rows are the timers. What is refused leaves its own refusal with both versio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
 
+from . import receipts
 from .evidence import Line, record
 from .guard import BLIND, LOST, Ask, Known, Refusal, View, lock_run, refuse, view, why_not
 from .models import Boundary, Run, Step, StepStatus
@@ -28,9 +30,13 @@ def retry(
     or DECLARED, …), the latter by the reason of their refusal. `decision`: a person's reason; without one
     a worker asks. A step that waits already is answered as it stands. Raises NotFound, NotAllowed.
     """
+    ask = replace(ask, boundary=Boundary.RETRY)
     run = lock_run(ask.run_id)
     now = view(run, ask, action="resume" if decision else "write")
-    return schedule(run, ask, now, due_in_s, {BLIND: allowed, **(also or {})}, decision)
+    answer = schedule(run, ask, now, due_in_s, {BLIND: allowed, **(also or {})}, decision)
+    if isinstance(answer, Step):
+        receipts.at_gate(run, ask, now.seen)
+    return answer
 
 
 def schedule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -25,7 +26,8 @@ from .fields import (
     Worker,
 )
 from .gate import Look
-from .models import INCONSEQUENTIAL, Evidence, InFlight, Permit, Step, StopRequest
+from .models import INCONSEQUENTIAL, Evidence, InFlight, Permit, Receipt, Step, StopRequest
+from .models import Worker as WorkerRow
 
 
 class ProblemOut(BaseModel):
@@ -76,21 +78,67 @@ def stop_brief(stop: StopRequest | None) -> StopBrief | None:
     return StopBrief.model_validate(stop, from_attributes=True) if stop else None
 
 
+Point = Literal["admit", "claim", "model", "dispatch", "retry", "act", "deliver", "checkpoint"]
+
+
 class HeartbeatIn(In):
     """A worker is alive, at this version, and holds these claims."""
 
     worker: Worker
     seen_version: Version
     claim_tokens: list[Token] = Field(default=[], max_length=500)
+    confirmed: dict[Point, Version] = Field(
+        default={}, description="The version that this worker holds at each boundary, as far as it knows."
+    )
 
 
 class HeartbeatOut(Out):
-    """Where the run stands now. `renewed`: open permits whose lease was renewed."""
+    """Where the run stands now. `renewed`: open permits whose lease was renewed. `lost`: claim tokens that
+    hold nothing any more. `may_go_on`: whether this worker, at the version it said, may begin new work.
+    """
 
     status: str
     cancel_version: int
     stop: StopBrief | None
     renewed: int
+    lost: list[str]
+    may_go_on: bool
+
+
+class ReceiptOut(Out):
+    """A worker's own statement that it holds this version at this boundary."""
+
+    boundary: str
+    version: int
+    confirmed_at: datetime
+    heard_at: datetime
+
+
+class WorkerOut(Out):
+    """A worker. Silence is not proof that it stopped; a receipt is shown, never waited for."""
+
+    name: str
+    confirmed_version: int | None
+    confirmed_at: datetime | None
+    last_heard_at: datetime
+    receipts: list[ReceiptOut]
+
+
+class WorkersOut(Out):
+    """Workers of a run, those behind first; `confirmed` of `total` said that they hold its version."""
+
+    cancel_version: int
+    total: int
+    confirmed: int
+    as_of: datetime
+    items: list[WorkerOut]
+
+
+def worker_out(worker: WorkerRow, receipts: Sequence[Receipt]) -> WorkerOut:
+    """A worker with its receipts on the wire."""
+    given = [ReceiptOut.model_validate(r, from_attributes=True) for r in receipts]
+    told = {name: getattr(worker, name) for name in WorkerOut.model_fields if name != "receipts"}
+    return WorkerOut(**told, receipts=given)
 
 
 class Nothing(In):

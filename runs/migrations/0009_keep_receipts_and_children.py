@@ -84,18 +84,19 @@ class Migration(migrations.Migration):
                 ("version", models.BigIntegerField()),
                 ("confirmed_at", models.DateTimeField(db_default=runs.store.Now())),
                 ("heard_at", models.DateTimeField(db_default=runs.store.Now())),
+                ("worker", models.CharField(max_length=120)),
                 (
-                    "worker",
+                    "run",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="receipts",
-                        to="runs.worker",
+                        to="runs.run",
                     ),
                 ),
             ],
             options={
                 "constraints": [
-                    models.UniqueConstraint(fields=("worker", "boundary"), name="receipt_once"),
+                    models.UniqueConstraint(fields=("run", "worker", "boundary"), name="receipt_once"),
                     models.CheckConstraint(
                         condition=models.Q(
                             (

@@ -34,7 +34,8 @@ class Receipt(models.Model):
     `version` never falls. `heard_at`: when it last spoke at this boundary, to within a few seconds.
     """
 
-    worker = models.ForeignKey(Worker, models.CASCADE, related_name="receipts")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="receipts")
+    worker = models.CharField(max_length=120)
     boundary = models.CharField(max_length=10)
     version = models.BigIntegerField()
     confirmed_at = models.DateTimeField(db_default=Now())
@@ -42,7 +43,7 @@ class Receipt(models.Model):
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=["worker", "boundary"], name="receipt_once"),
+            models.UniqueConstraint(fields=["run", "worker", "boundary"], name="receipt_once"),
             models.CheckConstraint(condition=Q(boundary__in=POINTS), name="receipt_boundary"),
         )
 

@@ -44,6 +44,9 @@ def in_verb(statements: list[str]) -> list[str]:
 def test_register_and_dispatch_stays_within_its_queries(world: World, agent: Wire) -> None:
     a_kind(world.workspace)
     run = agent.run()
+    first = asked(lambda: agent.permitted(run, "charge:1"))
+    assert len(in_verb(first)) <= 6, first
+    assert len(first) <= 18, "a worker's first call at a boundary is kept as its receipt"
     statements = asked(lambda: agent.permitted(run))
     assert len(in_verb(statements)) <= 6, statements
     assert len(statements) <= 14, statements
@@ -53,6 +56,7 @@ def test_a_dispatch_in_a_claimed_step_stays_within_its_queries(agent: Wire) -> N
     run = agent.run()
     step = agent.claimed(run)
     held = {"id": step["id"], "claim_token": step["claim_token"]}
+    agent.permitted(run, "charge:1")
     statements = asked(lambda: agent.permitted(run, step=held))
     assert len(in_verb(statements)) <= 6, statements
     assert len(statements) <= 14, statements

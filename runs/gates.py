@@ -113,7 +113,8 @@ def new_key(wish: Wish) -> str:
 def _shut(actor: Actor, workspace_id: str, wish: Wish, key: str) -> StopAnswer:
     workspace = _locked(workspace_id)
     demand_workspace(actor, "stop", workspace_id)
-    again = pressed_before(actor, key, Q(stop__workspace=workspace, stop__scope=SCOPE))
+    where = Q(stop__workspace=workspace, stop__scope=SCOPE)
+    again = pressed_before(actor, key, where, wish.mode, moves=False)
     if again is not None:
         return again
     stop = standing_stops(workspace_id).first() if workspace.gate == Gate.SHUT else None

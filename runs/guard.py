@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from . import counts, receipts
+from . import counts
 from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
 from .gates import standing_stops
@@ -37,7 +37,6 @@ from .store import Now
 ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was given
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
 BLIND, UNVERIFIED, USED_UP, NOT_DUE = "blind_retry", "unverified", "tries_used_up", "not_due"
-FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first attempt any more
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
@@ -45,7 +44,6 @@ WHAT_TO_DO = {
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
     BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
     UNVERIFIED: "Do not send. Only its worker says that it did not happen: look it up, or ask a person.",
-    FORGOTTEN: "Do not send. The provider may have forgotten this key, so a repeat may not be harmless.",
     USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
     NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",
     NOT_APPROVED: "Do not send. People decided against it, or not in time; its review says who and why.",
@@ -216,7 +214,6 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None, action: str = 
         "scopes_open": scopes_open(run),
         "last_seq": _newest_line(run),
         **granted(ask.actor, run.workspace_id),
-        **receipts.question(ask),
         **(extra or {}),
     }
     if ask.step_id:
@@ -278,8 +275,6 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         count = 1
         _first_refusal(run, ask, same, step)
     counts.refused(boundary, reason)
-    receipts.refused_at(run, ask, boundary)
-    stop = StopRequest.objects.filter(run=run).order_by("-number").values_list("pk", flat=True).first()
     return Refusal(
         reason,
         boundary,

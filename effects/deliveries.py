@@ -88,6 +88,16 @@ class Queued:
     created: bool
 
 
+def shown_target(delivery: Delivery) -> str:
+    """Where it goes, as people may read it: the path of a webhook is often a secret of its receiver."""
+    if delivery.channel != Channel.WEBHOOK:
+        return delivery.target
+    try:
+        return outbound.target_of(delivery.target).origin
+    except outbound.Refused:
+        return "an address that can't be read"
+
+
 def message_of(delivery: Delivery) -> Message:
     """The message as it was queued."""
     return Message(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from . import counts
+from . import counts, receipts
 from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
 from .gates import standing_stops
@@ -214,6 +214,7 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None, action: str = 
         "scopes_open": scopes_open(run),
         "last_seq": _newest_line(run),
         **granted(ask.actor, run.workspace_id),
+        **receipts.question(ask),
         **(extra or {}),
     }
     if ask.step_id:
@@ -275,6 +276,7 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         count = 1
         _first_refusal(run, ask, same, step)
     counts.refused(boundary, reason)
+    receipts.refused_at(run, ask, boundary)
     return Refusal(
         reason,
         boundary,

@@ -31,12 +31,22 @@ BODIES: dict[str, Json] = {
     "report_permit": {"claim_token": "t", "outcome": "applied"},
     "add_effect": effect_body({"cancel_version": 1}),
     "dispatch_effect": {"step_claim_token": "t", **SEEN},
+    "add_delivery": {"key": "tell", "channel": "outside", "target": "the chat", **SEEN},
+    "hand_over": SEEN,
+    "retry_delivery": {},
     "stop_run": {"note": "mine now"},
     "force_deadline": {},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
-    for name, prefix in {"run": "run", "step": "ste", "permit": "prm", "effect": "eff", "stop": "stp"}.items()
+    for name, prefix in {
+        "run": "run",
+        "step": "ste",
+        "permit": "prm",
+        "effect": "eff",
+        "stop": "stp",
+        "delivery": "dlv",
+    }.items()
 }
 
 
@@ -52,6 +62,7 @@ def finance(world: World) -> dict[str, str]:
     run = agent.run()
     got = agent.permitted(run)
     agent.put("/kinds/bank.charge", kind_body())
+    told = agent.post(f"/runs/{run['id']}/deliveries", BODIES["add_delivery"] | {"key": "told"})
     stop = agent.stop(agent.run("stopped")).data
     permit = got["permit"]
     return {
@@ -60,6 +71,7 @@ def finance(world: World) -> dict[str, str]:
         "permit_id": permit["id"],
         "effect_id": got["effect"]["id"],
         "stop_id": stop["id"],
+        "delivery_id": told.data["id"],
         "claim_token": permit["claim_token"],
     }
 
@@ -81,7 +93,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 23
+    assert len(IDS) == 32
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

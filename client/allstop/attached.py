@@ -42,6 +42,7 @@ class Attached:
         self._held: set[str] = set()
         self._asks: dict[str, tuple[str, float]] = {}
         self._halt: Refused | None = None
+        self.status = ""
         self._ended = False
 
     @property
@@ -181,6 +182,7 @@ class Attached:
         status, version = data.get("status", data.get("run_status")), data.get("cancel_version")
         if status is None or (status == "ACTIVE" and version == self.version):
             return
+        self.status = str(status)
         stop = data.get("stop") or {}
         problem = {"run_status": status, "current_version": version, "stop_id": stop.get("id"), "stop": stop}
         if status == "ACTIVE":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -62,9 +63,12 @@ class Courier:
     def wake(self) -> None:
         """Tell what waits, in a thread of its own, until all is told."""
         with self._lock:
-            if self._thread is None and not self._end.is_set():
-                self._thread = threading.Thread(target=self._run, name="allstop-courier", daemon=True)
-                self._thread.start()
+            if self._thread is not None or self._end.is_set():
+                return
+            thread = threading.Thread(target=self._run, name="allstop-courier", daemon=True)
+            with contextlib.suppress(RuntimeError):  # the interpreter is ending: the next process tells it
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         pause, wire = 0.5, Wire(self._address)

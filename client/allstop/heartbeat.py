@@ -10,6 +10,25 @@ from allstop.errors import GateUnavailable, NotQuiet, Refused, Rejected
 
 log = logging.getLogger("allstop")
 
+MISSED = (GateUnavailable, Refused, Rejected, NotQuiet)
+
+
+class Silence:
+    """Says once that heartbeats fail, until one is heard again."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def missed(self, error: BaseException) -> None:
+        """A beat that fails loses nothing: permits end by themselves and the gate is asked anew each time."""
+        if not self._said:
+            log.warning("No heartbeat; claims end when their lease does: %s", error)
+        self._said = True
+
+    def heard(self) -> None:
+        """The server answered."""
+        self._said = False
+
 
 class Heartbeat(threading.Thread):
     """Calls `beat()` every `every_s` seconds, at once again when it returns True. A daemon thread."""
@@ -19,7 +38,7 @@ class Heartbeat(threading.Thread):
         self._beat = beat
         self._every_s = every_s
         self._end = threading.Event()
-        self._silent = False
+        self._silence = Silence()
 
     def run(self) -> None:
         """Beat until `stop()`."""
@@ -34,13 +53,10 @@ class Heartbeat(threading.Thread):
             self.join(timeout=5.0)
 
     def _once(self) -> bool:
-        """A beat that fails loses nothing: permits end by themselves and the gate is asked anew each time."""
         try:
             again = self._beat()
-        except (GateUnavailable, Refused, Rejected, NotQuiet) as error:
-            if not self._silent:
-                log.warning("No heartbeat; claims end when their lease does: %s", error)
-            self._silent = True
+        except MISSED as error:
+            self._silence.missed(error)
             return False
-        self._silent = False
+        self._silence.heard()
         return again

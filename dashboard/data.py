@@ -46,7 +46,7 @@ def secret_key(data: Path) -> str:
 
 
 def choose(argv: list[str]) -> None:
-    """Take `--data DIR` of our own commands before the settings are read; `up` also prepares the folder."""
+    """Take `--data DIR` of our own commands before the settings are read; two of them make the folder."""
     if not argv[1:2] or argv[1] not in COMMANDS:
         return
     for at, word in enumerate(argv):
@@ -54,15 +54,15 @@ def choose(argv: list[str]) -> None:
             os.environ["ALLSTOP_DATA"] = str(Path(argv[at + 1]).absolute())
         elif word.startswith("--data="):
             os.environ["ALLSTOP_DATA"] = str(Path(word.partition("=")[2]).absolute())
-    if argv[1] == "up":
-        prepare_or_say(folder())
+    if argv[1] in ("up", "restore"):
+        prepare_or_say(folder(), argv[1])
 
 
-def prepare_or_say(data: Path) -> None:
+def prepare_or_say(data: Path, command: str) -> None:
     try:
         prepare(data)
     except OSError as error:
         raise SystemExit(
             f"manage.py: The data folder {data} can't be written ({error.strerror}). "
-            "Choose another: python3 manage.py up --data DIR"
+            f"Choose another: python3 manage.py {command} --data DIR"
         ) from None

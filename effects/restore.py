@@ -1,0 +1,168 @@
+"""After a backup was loaded: nothing from before it may go on, and what was in flight is unknown.
+
+Moves for the one transaction of a restore (dashboard/restore.py). Whatever was recorded between the backup
+and now is missing here: stops too. So every gate is shut, every version leaps, and people open again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from django.db.models import Exists, F, OuterRef, Q
+
+from runs import drain, gates, stops
+from runs.access import Actor
+from runs.evidence import Line, record
+from runs.guard import lock_run
+from runs.models import (
+    BUSY,
+    FINAL,
+    Mode,
+    Permit,
+    PermitState,
+    Restore,
+    Run,
+    RunStatus,
+    Step,
+    StopRequest,
+    Workspace,
+)
+from runs.presses import Wish
+from runs.store import database_time
+
+from .drain import lapsed, lost
+from .models import Effect, Settlement
+from .settle import line_of, lose
+
+LEAP = 1_000_000  # no version that anybody was given since the backup is as high
+HELD = (RunStatus.ACTIVE, RunStatus.PAUSING)
+RESTORER = Actor("system:restore", via=gates.RESTORED)
+WHY = "in progress when the backup was taken"
+SLICE = 200
+
+
+@dataclass
+class Tally:
+    """What a restore left behind, counted; `gates` are the stops that people release, by workspace."""
+
+    runs: int = 0
+    paused: int = 0
+    permits: int = 0
+    effects: int = 0
+    gates: list[StopRequest] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Before:
+    """How far the database that is replaced had come: no version or epoch is given a second time."""
+
+    versions: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
+
+
+def put_to_rest(restore: Restore, before: Before) -> Tally:
+    """Shut every gate, pause or fence every open run, call everything in flight unknown."""
+    tally = Tally()
+    for workspace in Workspace.objects.select_for_update(no_key=True).order_by("pk"):
+        stop = _shut(workspace, restore, before.epochs.get(workspace.pk, 0))
+        tally.gates.append(stop)
+        for run_id in _concerned(workspace):
+            _rest(lock_run(run_id), stop, restore, before.versions.get(run_id, 0), tally)
+    return tally
+
+
+def _shut(workspace: Workspace, restore: Restore, epoch: int) -> StopRequest:
+    earlier = list(gates.standing_stops(workspace.pk))
+    told = {"taken_at": restore.taken_at.isoformat(), "digest": restore.digest}
+    note = f"Restored from a backup taken {restore.taken_at:%Y-%m-%d %H:%M:%S} UTC."
+    wish = Wish(mode=Mode.PAUSE, reason="restore", note=note)
+    stop = gates.shut_gate(workspace, RESTORER, wish, database_time(), epoch=epoch + 1)
+    shut = {"mode": stop.mode, "reason": stop.reason, "epoch": workspace.epoch}
+    lines = [
+        Line("backup.restored", RESTORER.id, told, stop_id=stop.pk),
+        Line("gate.shut", RESTORER.id, shut, stop_id=stop.pk),
+    ]
+    for one in earlier:
+        StopRequest.objects.filter(pk=one.pk).update(superseded_by=stop)
+        stops.close(one, "superseded")
+        lines.append(Line("stop.superseded", RESTORER.id, {"by": stop.pk}, stop_id=one.pk))
+    record(workspace, *lines)
+    return stop
+
+
+def _concerned(workspace: Workspace) -> Iterator[str]:
+    """Runs that have not ended, and ended ones with something in flight; a slice at a time."""
+    mine = {"run_id": OuterRef("pk")}
+    flying = Q(Exists(Permit.objects.filter(**mine, state=PermitState.OPEN)))
+    flying |= Q(Exists(Step.objects.filter(**mine, status__in=BUSY)))
+    flying |= Q(Exists(Effect.objects.filter(**mine, settlement=Settlement.DISPATCHED)))
+    rows = Run.objects.filter(~Q(status__in=FINAL) | flying, workspace=workspace).order_by("pk")
+    last = ""
+    while ids := list(rows.filter(pk__gt=last).values_list("pk", flat=True)[:SLICE]):
+        yield from ids
+        last = ids[-1]
+
+
+def _rest(run: Run, stop: StopRequest, restore: Restore, version: int, tally: Tally) -> None:
+    """One run: leases lost, effects unknown, version far beyond; held if it was at work."""
+    was, before = run.status, run.cancel_version
+    lines = _lose_all(run, tally)
+    _leap(run, version)
+    if was in HELD:
+        lines += _held(run, stop, tally)
+    run = Run.objects.get(pk=run.pk)
+    told = {"was": was, "taken_at": restore.taken_at.isoformat()}
+    line = Line(
+        "run.restored",
+        RESTORER.id,
+        told,
+        stop_id=stop.pk,
+        carried_version=before,
+        current_version=run.cancel_version,
+    )
+    record(run, *lines, line)
+    tally.runs += 1
+
+
+def _lose_all(run: Run, tally: Tally) -> list[Line]:
+    lines: list[Line] = []
+    held = run.status in (*HELD, RunStatus.PAUSED)
+    while permits := drain.lose_leases(run, all_of_them=True):
+        tally.permits += len(permits)
+        for permit in permits:
+            lines += lost(run, permit)
+    while steps := drain.lapsed_steps(run, all_of_them=True):
+        for step in steps:
+            lines += lapsed(run, step, held=held)
+    for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
+        lose(effect, WHY)
+        lines.append(line_of(effect, RESTORER.id, {"why": WHY}, ""))
+    tally.effects += sum(line.kind == "effect.unknown" for line in lines)
+    return lines
+
+
+def _leap(run: Run, version: int) -> None:
+    """Beyond every version of the backup, and of the database that it replaces.
+
+    ACTIVE and PAUSING are moved to PAUSED by their own transition; in any other status the run stays,
+    and only its version leaps. A run that has ended is given no version any more.
+    """
+    rows = Run.objects.filter(pk=run.pk)
+    if run.status in FINAL:
+        return
+    if version > run.cancel_version:
+        rows.advance({"cancel_version": version})
+    if run.status in HELD:
+        Run.restore(run)
+    else:
+        rows.advance({"cancel_version": F("cancel_version") + LEAP})
+
+
+def _held(run: Run, stop: StopRequest, tally: Tally) -> list[Line]:
+    """It is quiet by force. A pause of its own, from before, stays in force and says since when."""
+    tally.paused += 1
+    own = stops.open_stop(run)
+    if own is not None:
+        StopRequest.objects.filter(pk=own.pk, quiet_at__isnull=True).update(quiet_at=database_time())
+    return stops.followed(run, stop, RESTORER)

@@ -1,0 +1,240 @@
+"""A restore: every gate is shut, nothing from before goes on, what was in flight is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+
+from dashboard import backup
+from dashboard.restore import Newer, NotEmpty, Restored, leaves, restore
+from effects import resume as resuming
+from effects import settle
+from effects.drain import drain_run
+from effects.models import Effect
+from effects.settle import Told
+from runs import access, gate, gates
+from runs.guard import Refusal
+from runs.models import Evidence, Press, Restore, Role, Run, StopRequest, Token, User, Workspace
+from runs.presses import Wish
+from tests.wire import agent_of, kind_body
+from tests.worlds import World, a_person, fresh, kinds_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DUMPS = sorted((Path(__file__).parents[1] / "dumps").glob("*.jsonl.gz"))
+LEAP = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def types_anew() -> Iterator[None]:
+    """Django remembers numbers of models; those of a backup may be others."""
+    yield
+    ContentType.objects.clear_cache()
+
+
+def schema() -> list[Any]:
+    """The triggers, by name; and the tables with their columns."""
+    by_vendor = {
+        "sqlite": "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'",
+        "postgresql": "SELECT tgrelid::regclass::text, tgname, tgenabled::text FROM pg_trigger"
+        " WHERE NOT tgisinternal UNION ALL SELECT table_name, column_name, data_type"
+        " FROM information_schema.columns WHERE table_schema = current_schema()",
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(by_vendor[connection.vendor])
+        return sorted(cursor.fetchall())
+
+
+def admin(workspace: Workspace) -> access.Actor:
+    return access.person(a_person("erin", workspace, Role.ADMIN))
+
+
+def open_gate(workspace: Workspace) -> None:
+    gates.release(actor=admin(workspace), workspace_id=workspace.pk, reason="nothing is missing")
+
+
+# --- A backup of an older release -------------------------------------------------------------------------
+
+
+@pytest.mark.invariant("I30")
+def test_the_oldest_dump_is_brought_to_today_and_its_drain_finished() -> None:
+    today = schema()
+    restored = restore(DUMPS[0])
+    assert schema() == today
+    assert (restored.tally.runs, restored.tally.paused, restored.tally.permits, restored.tally.effects) == (
+        *(2, 1),
+        *(2, 2),
+    )
+    run = Run.objects.get(key="stopping")
+    stop = StopRequest.objects.get(run=run)
+    assert (run.status, run.cancel_version, stop.closed_at) == ("CANCELLING", 2 + LEAP, None)
+    assert [drain_run(run.pk) for _ in range(2)] == ["UNKNOWN"] * 2
+    unknown = Effect.objects.get(run=run, settlement="UNKNOWN")
+    assert unknown.permit is not None
+    actor = access.agent(Token.objects.get(workspace=run.workspace))
+    permit = unknown.permit
+    told = settle.report(actor=actor, permit_id=permit.pk, token=permit.token, told=Told("applied"))
+    assert told.late
+    run, stop = fresh(run), fresh(stop)
+    assert (run.status, stop.closed_because, stop.quiet_at is not None) == (
+        *("CANCELLED", "its run is final"),
+        True,
+    )
+    assert "run.restored" in kinds_of(run)
+
+
+def test_a_backup_of_a_newer_release_is_refused() -> None:
+    header = backup.check(DUMPS[0]).header
+    assert {app for app, _ in leaves(header)} >= {"runs", "effects", "auth"}
+    header.migrations.append(("runs", "9999_of_tomorrow"))
+    with pytest.raises(Newer):
+        leaves(header)
+
+
+# --- A backup of today ------------------------------------------------------------------------------------
+
+
+class Scene:
+    """A run at work, with a permit in the hands of a real token; then a backup; then a stop, and its end."""
+
+    def __init__(self, file: Path) -> None:
+        self.world = World()
+        self.agent = agent_of(self.world.workspace)
+        self.agent.put("/kinds/bank.charge", kind_body(lookup=LOOKUP))
+        self.run = self.agent.run()
+        self.done = self.agent.permitted(self.run, "charge:1")["permit"]
+        self.agent.report(self.done)
+        self.held = self.agent.permitted(self.run, "charge:2")["permit"]
+        self.claimed = self.agent.claimed(self.run, "next")
+        self.paused = self.world.run("paused")
+        self.world.stop(self.paused, mode="pause")
+        drain_run(self.paused.pk)
+        self.taken = backup.take(file, "1.0")
+        self.lost = self.agent.stop(self.run).data
+
+    def restored(self) -> Restored:
+        return restore(self.taken.file, replace=True)
+
+
+LOOKUP = {
+    "url": "https://bank.example/charges?key={key}",
+    "method": "GET",
+    "present_if": {"status": 200},
+    "key_path": "key",
+    "absent_status": [404],
+}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "one")
+
+
+def test_an_installation_is_replaced_only_when_that_is_asked_for(scene: Scene) -> None:
+    with pytest.raises(NotEmpty):
+        restore(scene.taken.file)
+    assert StopRequest.objects.filter(pk=scene.lost["id"]).exists()
+    assert Restore.objects.count() == 0
+
+
+@pytest.mark.invariant("I5")
+def test_nothing_from_before_goes_on_and_a_late_report_still_counts(scene: Scene, tmp_path: Path) -> None:
+    restored = scene.restored()
+    run, paused = Run.objects.get(pk=scene.run["id"]), fresh(scene.paused)
+    workspace = Workspace.objects.get(pk=run.workspace_id)
+    assert not StopRequest.objects.filter(pk=scene.lost["id"]).exists(), "acknowledged after the backup: lost"
+    # the stop had raised the version: it is given no second time
+    assert (run.status, run.cancel_version) == ("PAUSED", scene.lost["version_after"] + LEAP)
+    assert (paused.status, paused.cancel_version) == ("PAUSED", 2 + LEAP)
+    stop = StopRequest.objects.get(workspace=workspace, scope="workspace")
+    assert (workspace.gate, workspace.epoch, stop.mode, stop.via) == ("SHUT", 2, "pause", "restore")
+    assert stop.released_at is None
+    assert restored.tally.gates == list(StopRequest.objects.filter(scope="workspace").order_by("workspace"))
+
+    # the worker from before, with its real token, permit and claim
+    refused = scene.agent.effect(scene.run, "charge:3")
+    assert (refused.status, refused.problem, refused.data["stop_id"]) == (409, "stopped", stop.pk)
+    assert scene.agent.post("/runs", {"key": "new"}).problem == "stopped"
+    assert scene.agent.look(scene.held).data["look"] == "ended"
+    effect = Effect.objects.get(key="charge:2")
+    assert (effect.settlement, effect.next_check_at is not None) == ("UNKNOWN", True)
+    late = scene.agent.report(scene.held)
+    assert (late.status, fresh(effect).settlement, fresh(effect).ground) == (200, "CONFIRMED", "reported")
+    assert {"run.restored", "permit.lost", "permit.reported_late", "effect.confirmed"} <= set(kinds_of(run))
+
+    # an admin opens, an operator resumes; at its old version the worker stays refused
+    early = resuming.resume(actor=scene.world.alice, run_id=run.pk, reason="too early")
+    assert isinstance(early, resuming.NotResumed)
+    open_gate(workspace)
+    resumed = resuming.resume(actor=scene.world.alice, run_id=run.pk, reason="all is known")
+    assert isinstance(resumed, resuming.Resumed)
+    stale = scene.agent.effect(scene.run, "charge:3")
+    assert (stale.status, stale.problem) == (409, "stale-version")
+    now = {"cancel_version": resumed.run.cancel_version}
+    assert scene.agent.effect({**scene.run, **now}, "charge:3").status == 201
+    assert scene.agent.effect({**scene.run, **now}, "charge:1").data["known"] == "settled"
+
+
+def test_every_row_comes_back_and_numbers_go_on(scene: Scene, tmp_path: Path) -> None:
+    before = backup.check(scene.taken.file)
+    scene.restored()
+    again = backup.take(tmp_path / "two", "1.0")
+    grown = {table: again.rows[table] - number for table, number in before.rows.items()}
+    assert {table: more for table, more in grown.items() if more} == {
+        "runs.evidence": 10,
+        "runs.evidencepayload": 7,
+        "runs.restore": 1,
+        "runs.stoprequest": 2,
+        "runs.stopcounter": 1,
+    }
+    same = set(rows_of(scene.taken.file)) & set(rows_of(again.file))
+    untouched = ("runs.user", "runs.token", "runs.press", "runs.evidence", "runs.membership")
+    assert {row for row in rows_of(scene.taken.file) if row[0] in untouched} <= same
+    assert Press.objects.get().stop.run_id == scene.paused.pk
+    newcomer = a_person("frank")
+    assert newcomer.pk == max(User.objects.values_list("pk", flat=True))
+    assert World().run().status == "ACTIVE"
+
+
+def rows_of(file: Path) -> list[tuple[str, str]]:
+    return [(batch.table, str(row)) for batch in backup.batches(file) for row in batch.rows]
+
+
+def test_the_same_backup_twice_gives_no_version_and_no_epoch_twice(scene: Scene) -> None:
+    scene.restored()
+    workspace = Workspace.objects.get(pk=scene.world.workspace.pk)
+    open_gate(workspace)
+    run = Run.objects.get(pk=scene.run["id"])
+    permit = {"claim_token": scene.held["claim_token"], "id": scene.held["id"]}
+    scene.agent.report(permit)
+    first = resuming.resume(actor=scene.world.alice, run_id=run.pk, reason="all is known")
+    assert isinstance(first, resuming.Resumed)
+    seen = {"cancel_version": first.run.cancel_version}
+    scene.restored()
+    workspace.refresh_from_db()
+    assert (workspace.gate, workspace.epoch) == ("SHUT", 3)
+    assert fresh(run).cancel_version == first.run.cancel_version + LEAP
+    assert scene.agent.effect({**scene.run, **seen}, "charge:3").problem == "stopped"
+
+
+def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: Path) -> None:
+    world = World()
+    run = world.run()
+    wish = Wish(note="quarter end")
+    earlier = gates.shut(actor=world.alice, workspace_id=world.workspace.pk, wish=wish).stop
+    taken = backup.take(tmp_path / "one", "1.0")
+    restore(taken.file, replace=True)
+    stop = gates.standing(world.workspace.pk).stop
+    assert stop is not None
+    earlier = fresh(earlier)
+    assert (earlier.superseded_by_id, earlier.closed_because) == (stop.pk, "superseded")
+    assert fresh(run).status == "PAUSED"
+    assert isinstance(gate.claim(world.ask(fresh(run), step_key="a")), Refusal)
+    lines = Evidence.objects.filter(stream=world.workspace.pk, stop_id__in=[stop.pk, earlier.pk])
+    assert list(lines.order_by("seq").values_list("kind", flat=True)) == [
+        *("gate.shut", "backup.restored", "gate.shut", "stop.superseded")
+    ]

@@ -37,6 +37,7 @@ from .store import Now
 ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was given
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
 BLIND, UNVERIFIED, USED_UP, NOT_DUE = "blind_retry", "unverified", "tries_used_up", "not_due"
+FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first attempt any more
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
@@ -44,6 +45,7 @@ WHAT_TO_DO = {
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
     BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
     UNVERIFIED: "Do not send. Only its worker says that it did not happen: look it up, or ask a person.",
+    FORGOTTEN: "Do not send. The provider may have forgotten this key, so a repeat may not be harmless.",
     USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
     NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",
     NOT_APPROVED: "Do not send. People decided against it, or not in time; its review says who and why.",

@@ -130,6 +130,16 @@ STEP = _terms(
     ("WITHHELD", "Withheld", "st-refused", "Refused before anything was sent."),
 )
 
+REVIEW = _terms(
+    ("waiting", "Waiting", "st-comp", "People decide before it may be sent."),
+    ("granted", "Approved", "st-waiting", "It may be sent, once the gate has looked again."),
+    ("used", "Approved and used", "st-settled", "Its approvals were used by one dispatch."),
+    ("rejected", "Rejected", "st-refused", "Rejected by {by}:"),
+    ("expired", "Expired", "st-none", "Its time was over: {reason}. Nothing was sent."),
+    ("cancelled", "Closed by a stop", "st-refused", "Closed by {reason}. Nothing was sent."),
+    ("ended", "Closed", "st-none", "The run ended before it was sent."),
+)
+
 PERMIT = _terms(
     ("OPEN", "In flight", "st-flight", "Its holder may still send."),
     ("REPORTED", "Reported", "st-confirmed", "Its holder said that its call is over."),
@@ -171,8 +181,10 @@ REFUSAL_REASON = {
     "stopped": "the run is stopped",
     "stale_version": "its version is stale",
     "lost_claim": "its claim is not its own any more",
+    "not_approved": "people did not approve it",
     "blind_retry": "it may have happened",
     "unverified": "only its worker says that it did not happen",
+    "key_forgotten": "the provider may have forgotten its key",
     "tries_used_up": "it was tried as often as it may be",
     "not_due": "its retry is not due yet",
 }
@@ -314,6 +326,22 @@ EVENT = {
     "completion.refused": "End of the run refused: a stop came first",
     "failure.refused": "Failure not taken: a stop came first",
     "step.registered": "Step registered",
+    "step.waiting_approval": "Step waits for people",
+    "review.waiting": "People are asked before it is sent",
+    "review.raised": "More people are asked",
+    "review.changed": "What was asked changed; approvals are void",
+    "review.granted": "Approved",
+    "review.used": "Approvals used by a dispatch",
+    "review.rejected": "Rejected",
+    "review.expired": "Nobody decided in time",
+    "review.cancelled": "Review closed by a stop",
+    "review.ended": "Review closed by the end of its run",
+    "approval.given": "Approval given",
+    "approval.consumed": "Approval used",
+    "approval.revoked": "Approval taken back",
+    "approval.voided": "Approval void",
+    "approval.expired": "Approval expired",
+    "approval.late": "Approval after the stop, kept as evidence",
     "step.claimed": "Step claimed",
     "step.released": "Step released",
     "step.withheld": "Step withheld before anything was sent",

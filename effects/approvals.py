@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runs.access import SYSTEM, Actor, NotFound, demand
+from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import Evidence, Run, RunStatus
@@ -220,7 +220,7 @@ def expire(review_id: str) -> bool:
     review = Review.objects.get(pk=review_id)
     if not reviews.is_over(review):
         return False
-    record(run, *reviews.close(run, review, Closed.EXPIRED, SYSTEM.id, "nobody decided in time"))
+    record(run, *reviews.expire(run, review))
     if run.status != RunStatus.ACTIVE:
         close.tell(run)
     return True

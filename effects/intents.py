@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Subquery
 
 from runs import gate, receipts, wake
-from runs.access import SYSTEM, Actor, NotFound, demand, find_run
+from runs.access import Actor, NotFound, demand, find_run
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
     NOT_APPROVED,
@@ -120,7 +120,7 @@ class EffectIntent:
         if review is None or review.closed_at is not None:
             return PEOPLE_FIRST if need.approvals else None
         if reviews.is_over(review):
-            record(run, *reviews.close(run, review, "expired", SYSTEM.id, "nobody decided in time"))
+            record(run, *reviews.expire(run, review))
             return NOT_APPROVED
         if need.approvals > review.needed or not reviews.still_granted(review, run, self.effect):
             return PEOPLE_FIRST

@@ -255,6 +255,12 @@ def use(run: Run, effect: Effect, permit: Permit) -> list[Line]:
     return [*lines, line_of(review, "review.used", SYSTEM.id, {"permit": permit.pk})]
 
 
+def expire(run: Run, review: Review) -> list[Line]:
+    """Close a review whose time is over."""
+    reason = "approved, and not sent in time" if review.granted_at else "nobody decided in time"
+    return close(run, review, Closed.EXPIRED, SYSTEM.id, reason)
+
+
 # it closes ----------------------------------------------------------------------------------------
 
 

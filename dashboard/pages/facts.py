@@ -30,7 +30,7 @@ from django.db.models.functions import Coalesce
 
 from dashboard import words
 from effects.close import outcome
-from effects.models import Effect, Settlement
+from effects.models import Effect, Review, Settlement
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,
@@ -50,6 +50,7 @@ from runs.stops import RESUMED
 STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 60, 40, 200, 300, 20
 PERMITS = STEPS * 5
 STOPS = 20
+DELIVERIES = 60
 LOOKED_UP = "effect.looked_up"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
 DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
@@ -116,9 +117,10 @@ class Facts:
         """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
         told |= {"leak": Counter(), "sent": Counter(), "refused": Counter()}
-        told |= {"permit": Counter(), "worker": Counter()}
+        told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter()}
         mine = {"run": self.run}
         steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
+        messages = _rows("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
         effects = _rows("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
         refusals = _rows("refusal", Refusal.objects.filter(**mine), "boundary", Sum("count"))
         refused = _rows("refused", Refusal.objects.filter(**mine), "reason", Count("pk"))
@@ -127,7 +129,7 @@ class Facts:
         sent = _rows("sent", consequential, "guard", Count("pk"))
         permits = _rows("permit", Permit.objects.filter(**mine), "state", Count("pk"))
         workers = _rows("worker", self._workers(), "holds", Count("pk"))
-        more = (effects, refusals, refused, leaks, sent, permits, workers)
+        more = (messages, effects, refusals, refused, leaks, sent, permits, workers)
         for what, state, number in steps.union(*more, all=True):
             told[what][state] += number
         return told
@@ -196,7 +198,28 @@ class Facts:
     def outcome(self) -> str:
         """The one outcome of these rows, by the same function that closes the run."""
         present = [state for state, number in self.settlements.items() if number]
-        return outcome(self.run.status, present, consequential=bool(self._counts["sent"].total()))
+        messages = [state for state, number in self.messages.items() if number]
+        sent = bool(self._counts["sent"].total())
+        return outcome(self.run.status, present, deliveries=messages, consequential=sent)
+
+    @property
+    def messages(self) -> Counter[str]:
+        """The run's own deliveries, by state."""
+        return self._counts["delivery"]
+
+    @cached_property
+    def deliveries(self) -> list[Delivery]:
+        """Those still open, then the newest; in the order of queueing. No query where there is none.
+
+        `line`: the newest evidence line of each.
+        """
+        if not self.messages.total():
+            return []
+        about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key"), boundary="deliver")
+        line = Subquery(about.order_by("-seq").values("seq")[:1])
+        rows = Delivery.objects.filter(run=self.run).defer("body").annotate(line=line)
+        chosen = rows.order_by(first("state", "DISPATCHED", "UNKNOWN", "HELD", "QUEUED"), "-pk")[:DELIVERIES]
+        return sorted(chosen, key=lambda delivery: delivery.pk)
 
     @property
     def leaks(self) -> Counter[str]:
@@ -217,9 +240,9 @@ class Facts:
         `line`: the newest evidence line of each.
         """
         about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
-        rows = (
-            Effect.objects.filter(run=self.run).defer("body").annotate(line=Subquery(about.values("seq")[:1]))
-        )
+        asked = Review.objects.filter(effect=OuterRef("pk")).order_by("-pk")
+        rows = Effect.objects.filter(run=self.run).defer("body")
+        rows = rows.annotate(line=Subquery(about.values("seq")[:1]), review=Subquery(asked.values("pk")[:1]))
         drawn = first("step", *(step.pk for step in self.steps))
         chosen = rows.order_by(drawn, first("settlement", *OPEN_QUESTIONS), "-pk")[:EFFECTS]
         return sorted(chosen, key=lambda effect: effect.pk)

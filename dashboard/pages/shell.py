@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from effects import review_lists
 from runs import access
 from runs.models import Membership, User, Workspace
 from runs.store import database_time
@@ -27,6 +28,7 @@ class NavItem:
     word: str
     href: str
     current: bool
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,20 +80,28 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
     spaces = [member.workspace for member in members]
     shown = workspace or (spaces[0] if spaces else None)
     role = next((m.role for m in members if shown and m.workspace_id == shown.pk), None)
+    may = access.ROLE_MAY[role] if role else frozenset[str]()
     return Shell(
         now=database_time(),
         who=str(user),
         workspace=shown,
         workspaces=spaces,
-        may=access.ROLE_MAY[role] if role else frozenset(),
-        nav=_nav(current, shown),
+        may=may,
+        nav=_nav(current, shown, _reviews(user, shown, may)),
         release=release(),
     )
 
 
-def _nav(current: str, workspace: Workspace | None) -> list[NavItem]:
-    entries = [("runs", "Runs"), ("first-run", "First run"), ("people", "People"), ("tokens", "Tokens")]
-    return [NavItem(word, address(name, workspace), name == current) for name, word in entries]
+def _nav(current: str, workspace: Workspace | None, waiting: int | None) -> list[NavItem]:
+    """`waiting`: how many reviews wait for this person; None for those who may not review."""
+    entries = [("runs", "Runs", 0)]
+    entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
+    entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
+    return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
+
+
+def _reviews(user: User, workspace: Workspace | None, may: frozenset[str]) -> int | None:
+    return review_lists.count_for(user, workspace.pk) if workspace and "approve" in may else None
 
 
 def address(name: str, workspace: Workspace | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allauth.account.views import LoginView, LogoutView
+from allauth.account.views import LoginView, LogoutView, ReauthenticateView
 from django.urls import URLPattern, path
 
 from dashboard.pages import (
@@ -16,15 +16,19 @@ from dashboard.pages import (
     people,
     report,
     resume,
+    retries,
+    reviews,
     run,
     runs,
     stop,
     tokens,
 )
+from dashboard.pages.shell import signed_in
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
     path("sign-in", LoginView.as_view(), name="account_login"),
+    path("sign-in/again", signed_in(ReauthenticateView.as_view()), name="account_reauthenticate"),
     path("sign-out", LogoutView.as_view(), name="account_logout"),
     path("theme", home.theme, name="theme"),
     path("help", home.help_page, name="help"),
@@ -37,12 +41,18 @@ urlpatterns: list[URLPattern] = [
     path("tokens", tokens.tokens_page, name="tokens"),
     path("tokens/<str:token_id>/revoke", tokens.revoke_page, name="revoke-token"),
     path("stop", choose.choose_run, name="choose-run"),
+    path("reviews", reviews.reviews_page, name="reviews"),
+    path("reviews/<str:review_id>", reviews.review_page, name="review"),
+    path("reviews/<str:review_id>/approve", reviews.approve, name="approve-review"),
+    path("reviews/<str:review_id>/reject", reviews.reject, name="reject-review"),
+    path("reviews/<str:review_id>/revoke", reviews.revoke, name="revoke-approval"),
     path("runs/", runs.runs_page, name="runs"),
     path("runs/<str:run_id>/", run.run_page, name="run"),
     path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),
     path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),
     path("runs/<str:run_id>/stop/deadline", deadline.deadline_page, name="deadline"),
     path("runs/<str:run_id>/resume", resume.resume_page, name="resume"),
+    path("runs/<str:run_id>/retry", retries.retry_page, name="retry"),
     path("runs/<str:run_id>/evidence", evidence.evidence_page, name="evidence"),
     path("runs/<str:run_id>/files", files.files_page, name="files"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),

@@ -78,6 +78,11 @@ def periodic(app: Celery) -> dict[str, float]:
     return {entry["task"]: float(entry["schedule"]) for entry in app.conf.beat_schedule.values()}
 
 
+def leave() -> None:
+    """Told to go: from now on nothing new is claimed; what has begun is let finish."""
+    state.should_stop = 0  # type: ignore[assignment]
+
+
 @contextlib.contextmanager
 def running(app: Celery, *, threads: int = THREADS) -> Iterator[Callable[[], bool]]:
     """Work off tasks for as long as the block lasts; a task that has begun is let finish.
@@ -99,7 +104,7 @@ def running(app: Celery, *, threads: int = THREADS) -> Iterator[Callable[[], boo
     finally:
         stopping.set()
         ticking.join(5)
-        state.should_stop = 0  # type: ignore[assignment]
+        leave()
         nudge(app)
         working.join(30)
         state.should_stop = None

@@ -17,9 +17,20 @@ GRACE = 10.0  # seconds for requests that have begun when the server is told to 
 
 
 class Server(Daphne):
-    """Told to stop, it takes no new connection, waits for requests under way, then closes the sockets."""
+    """Told to stop, it takes no new connection, waits for requests under way, then closes the sockets.
 
-    def __init__(self, application: object, *, host: str, port: int, ready: Callable[[], None]) -> None:
+    `ready` is called when it listens, `leave` at once when it is told to stop.
+    """
+
+    def __init__(
+        self,
+        application: object,
+        *,
+        host: str,
+        port: int,
+        ready: Callable[[], None],
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
         escaped = host.replace(":", "\\:")
         super().__init__(
             application,
@@ -29,6 +40,7 @@ class Server(Daphne):
             websocket_max_message_size=65536,
             verbosity=0,
         )
+        self.leave = leave
         self.ports: list[Any] = []
         self.failed: str | None = None
 
@@ -44,6 +56,7 @@ class Server(Daphne):
         return defer.Deferred.fromFuture(asyncio.ensure_future(self.finish()))
 
     async def finish(self) -> None:
+        self.leave()
         for port in self.ports:
             closing: defer.Deferred[None] = defer.maybeDeferred(port.stopListening)
             await closing.asFuture(asyncio.get_running_loop())

@@ -25,8 +25,13 @@ _round = evidence.Round()
 
 
 def each(work: Callable[[str], object], ids: Iterable[str]) -> None:
-    """Do the work for each id. What goes wrong with one is logged and never stops the others."""
+    """Do the work for each id. What goes wrong with one is logged and never stops the others.
+
+    A worker that was told to stop leaves the rest to the next one's sweep.
+    """
     for one in ids:
+        if leaving():
+            return
         try:
             work(one)
         except Exception:

@@ -151,9 +151,9 @@ class Site:
         else:
             self.web()
 
-    def beat(self) -> None:
+    def beat(self) -> Armed:
         """The clock of a cluster."""
-        self.launch("beat", (), [*CELERY, "beat", "--loglevel", "INFO"])
+        return self.launch("beat", (), [*CELERY, "beat", "--loglevel", "INFO"])
 
     def agent(self, order: str, *options: str, kind: str = "plain", **words: object) -> Armed:
         """An agent that pays one order under the run and the effect key of that name."""

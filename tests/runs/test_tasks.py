@@ -142,6 +142,9 @@ def test_a_worker_that_was_told_to_stop_is_leaving(
     assert not tasks.leaving()
     monkeypatch.setattr(state, how, told)
     assert tasks.leaving()
+    done: list[str] = []
+    tasks.each(done.append, ["one", "two"])
+    assert done == [], "the next worker's sweep finds them"
 
 
 # --- Forgetting -------------------------------------------------------------------------------------------

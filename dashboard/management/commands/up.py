@@ -20,6 +20,7 @@ from django.db import connection
 
 from dashboard import logs
 
+LONGEST_GOODBYE_S = 50.0  # from SIGTERM on; containers give a process 60 s before they kill it
 MIGRATING = 0x616C6C73  # the advisory lock held while tables are changed
 
 
@@ -53,7 +54,7 @@ class Command(BaseCommand):
 
         keep_log(settings.ALLSTOP_DATA)
         greeting = Greeting(self, host, port, url, options)
-        server = Server(application, host=host, port=port, ready=greeting.begin)
+        server = Server(application, host=host, port=port, ready=greeting.begin, leave=leave)
         greeting.stop_server = server.stop
         with embedded_worker(), contextlib.closing(greeting):
             server.run()
@@ -216,6 +217,22 @@ def embedded_worker() -> contextlib.AbstractContextManager[Any]:
     from dashboard.celery import app
 
     return embedded.running(app)
+
+
+def leave() -> None:
+    """Told to go: nothing new is claimed, and whatever holds on is cut off in the end."""
+    from dashboard import embedded
+
+    embedded.leave()
+    last = threading.Timer(LONGEST_GOODBYE_S, cut_off)
+    last.daemon = True
+    last.start()
+
+
+def cut_off() -> None:
+    """What is still in flight becomes unknown when its lease runs out, and is looked up."""
+    logging.getLogger(__name__).error("Ended with work in flight: it did not end in time.")
+    os._exit(1)
 
 
 def keep_log(data: Path) -> None:

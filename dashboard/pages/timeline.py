@@ -239,6 +239,9 @@ def _lane(
             lane.mark("leak", at)
             lane.tell("Dispatched after stop", at, at)
             lane.says.append("DISPATCHED AFTER THE STOP")
+    if step.status == StepStatus.RETRY_WAIT and step.due_at is not None:
+        lane.says.append(f"retry due {_clock(step.due_at)}")
+        lane.tell(lane.says[-1], axis.at(facts.now), axis.at(facts.now))
     if not lane.says:
         lane.says.append(words.STEP[step.status].word.lower())
     return _with_refusals(lane, refusals, facts, axis)

@@ -21,6 +21,7 @@ GROUND: dict[str, str] = {
 }
 NOT_PROOF = "This does not prove it failed."
 NO_RETRY = "It will not retry it."
+RETRY_AFTER = "It will retry it only once that says that it did not happen."
 LONG = 160
 
 

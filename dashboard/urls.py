@@ -2,7 +2,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from dashboard import health, metrics
 from dashboard.admin import site
-from dashboard.pages.urls import handler403, handler404, handler500
+from dashboard.pages.urls import handler403, handler404, handler429, handler500
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", health.livez),
@@ -13,4 +13,4 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("dashboard.pages.urls")),
 ]
 
-__all__ = ["handler403", "handler404", "handler500", "urlpatterns"]
+__all__ = ["handler403", "handler404", "handler429", "handler500", "urlpatterns"]

@@ -66,6 +66,21 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     )
 
 
+def too_many(request: HttpRequest) -> HttpResponse:
+    """Too many sign-ins from one address. Who is signed in, or shows a token, is not held up by it."""
+    answer = failed(
+        request,
+        429,
+        "Too many sign-ins from here",
+        "Nothing was changed. Wait a minute, then sign in.",
+        say="Who is signed in already can stop a run all the while.",
+        href=request.get_full_path(),
+        link="Sign in",
+    )
+    answer.headers["Retry-After"] = "60"
+    return answer
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     """We do not know how far it got: the retry with the same key finds out."""
     return failed(

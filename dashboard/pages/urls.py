@@ -61,4 +61,5 @@ urlpatterns: list[URLPattern] = [
 
 handler403 = "dashboard.pages.errors.forbidden"
 handler404 = "dashboard.pages.errors.not_found"
+handler429 = "dashboard.pages.errors.too_many"
 handler500 = "dashboard.pages.errors.server_error"

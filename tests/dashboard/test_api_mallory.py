@@ -36,6 +36,7 @@ BODIES: dict[str, Json] = {
     "retry_delivery": {},
     "stop_run": {"note": "mine now"},
     "force_deadline": {},
+    "decide_review": {"decision": "approve"},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
@@ -46,6 +47,7 @@ ABSENT = {
         "effect": "eff",
         "stop": "stp",
         "delivery": "dlv",
+        "review": "rev",
     }.items()
 }
 
@@ -63,6 +65,7 @@ def finance(world: World) -> dict[str, str]:
     got = agent.permitted(run)
     agent.put("/kinds/bank.charge", kind_body())
     told = agent.post(f"/runs/{run['id']}/deliveries", BODIES["add_delivery"] | {"key": "told"})
+    asked = agent.effect(run, "charge:asked", approval=True)
     stop = agent.stop(agent.run("stopped")).data
     permit = got["permit"]
     return {
@@ -72,6 +75,7 @@ def finance(world: World) -> dict[str, str]:
         "effect_id": got["effect"]["id"],
         "stop_id": stop["id"],
         "delivery_id": told.data["id"],
+        "review_id": asked.data["review"]["id"],
         "claim_token": permit["claim_token"],
     }
 
@@ -137,7 +141,7 @@ def test_nobody_gets_an_answer_without_a_token(
 def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
     mallory = agent_of(world.elsewhere)
     assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
-    for path in ("/runs", "/stops", "/kinds"):
+    for path in ("/runs", "/stops", "/kinds", "/reviews"):
         assert mallory.get(path).data == {"items": [], "next_cursor": None}
     own = mallory.post("/runs", {"key": "close-books"})
     assert own.status == 201, "a key that others use is free here"

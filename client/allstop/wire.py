@@ -47,6 +47,7 @@ class Patience:
         self._end = time.monotonic() + within
         self._timeout_s = address.timeout_s
         self._pause = 0.05
+        self._told_s = 0.0
         self._ask = ask
         self.reason = "no time was left to ask"
 
@@ -59,15 +60,21 @@ class Patience:
         return max(0.001, min(self._timeout_s, self.left()))
 
     def pause(self) -> float:
-        """How long to wait before the next try."""
-        pause = min(self._pause * random.uniform(0.5, 1.5), self.left())  # noqa: S311
-        self._pause = min(self._pause * 2, 2.0)
-        return max(0.0, pause)
+        """How long to wait before the next try: at least as long as the server said.
+
+        When that is longer than the time that is left, the call is given up at once.
+        """
+        if self._told_s > self.left():
+            self._end = time.monotonic()
+        pause = max(self._told_s, self._pause * random.uniform(0.5, 1.5))  # noqa: S311
+        self._pause, self._told_s = min(self._pause * 2, 2.0), 0.0
+        return max(0.0, min(pause, self.left()))
 
     def taken(self, response: httpx2.Response) -> Answer | None:
         """The answer; None if another try may bring one. Raises what `errors.from_problem` makes of it."""
         if _worth_repeating(response):
             self.reason = f"it answered {response.status_code}"
+            self._told_s = _retry_after_s(response)
             return None
         return _read(response)
 
@@ -126,6 +133,12 @@ def request(ask: Ask, patience: Patience) -> Json:
 def new_key() -> str:
     """An Idempotency-Key for one logical call."""
     return uuid.uuid4().hex
+
+
+def _retry_after_s(response: httpx2.Response) -> float:
+    """The seconds of Retry-After; 0 without it, and for a date."""
+    said = response.headers.get("Retry-After", "")
+    return float(said) if said.isascii() and said.isdigit() else 0.0
 
 
 def _worth_repeating(response: httpx2.Response) -> bool:

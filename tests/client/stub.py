@@ -46,6 +46,7 @@ class Order:
     text: str = ""
     lose: bool = False
     delay_s: float = 0
+    retry_after: str = ""
 
 
 @dataclass
@@ -77,9 +78,11 @@ class Stub:
         """Do the work, commit, and cut the wire before the answer."""
         self.orders.append(Order(path, method, times, lose=True))
 
-    def say(self, path: str, status: int, text: str, method: str = "POST", times: int = 1) -> None:
+    def say(
+        self, path: str, status: int, text: str, method: str = "POST", times: int = 1, retry_after: str = ""
+    ) -> None:
         """Answer this, and do nothing."""
-        self.orders.append(Order(path, method, times, status=status, text=text))
+        self.orders.append(Order(path, method, times, status=status, text=text, retry_after=retry_after))
 
     def slow(self, path: str, delay_s: float, method: str = "POST", times: int = 1) -> None:
         """Do the work, and answer late."""
@@ -294,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
         stub.calls.append(call)
         order = stub.order_for(call.method, path)
         if order is not None and order.status:
-            self._send(order.status, order.text, False)
+            self._send(order.status, order.text, False, order.retry_after)
             return
         (status, data), replayed = stub.answer(call, dict(urllib.parse.parse_qsl(address.query)))
         if order is not None and order.lose:
@@ -309,8 +312,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = _serve  # noqa: N815
     do_PUT = _serve  # noqa: N815
 
-    def _send(self, status: int, text: str, replayed: bool) -> None:
+    def _send(self, status: int, text: str, replayed: bool, retry_after: str = "") -> None:
         self.send_response(status)
+        if retry_after:
+            self.send_header("Retry-After", retry_after)
         self.send_header("Content-Length", str(len(text.encode())))
         if replayed:
             self.send_header("Idempotency-Replayed", "true")

@@ -44,8 +44,10 @@ class Threads:
         with self._lock:
             self._running += 1
         threading.Thread(target=in_thread, name="allstop-tool").start()
+        answer = asyncio.wrap_future(future)
+        answer.add_done_callback(_heard)
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
             gone.set()
             raise
@@ -64,3 +66,9 @@ class Threads:
             last = self._closed and not self._running
         if last:
             self._at_the_end()
+
+
+def _heard(answer: asyncio.Future[T]) -> None:
+    """What a thread raised is in its report; that nobody waits for it any more is no mistake."""
+    if not answer.cancelled():
+        answer.exception()

@@ -7,6 +7,7 @@ the words for a success that we only hope for do not exist here.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 FORBIDDEN = ("cancelled successfully", "successfully cancelled", "rolled back", "undone", "all clear")
@@ -138,6 +139,22 @@ REVIEW = _terms(
     ("expired", "Expired", "st-none", "Its time was over: {reason}. Nothing was sent."),
     ("cancelled", "Closed by a stop", "st-refused", "Closed by {reason}. Nothing was sent."),
     ("ended", "Closed", "st-none", "The run ended before it was sent."),
+)
+
+DELIVERY = _terms(
+    ("QUEUED", "Queued", "st-waiting", "Waits to be handed over; the gate is asked first."),
+    ("DISPATCHED", "In flight", "st-flight", "A permit to hand it over was given; it may still leave."),
+    ("HELD", "Held", "st-paused", "A pause holds it. A resume queues it again."),
+    ("WITHHELD", "Withheld", "st-refused", "A stop came first; it will not be handed over."),
+    ("HANDED_OVER", "Handed over", "st-confirmed", "Its receiver took it. Nothing calls it back."),
+    ("NOT_HANDED_OVER", "Not handed over", "st-none", "It was tried, and is known not to have been taken."),
+    ("UNKNOWN", "Unknown", "st-unknown", "We cannot yet say whether it was taken."),
+    (
+        "ACCEPTED_UNKNOWN",
+        "Accepted as unknown",
+        "st-accepted",
+        "Two people accepted that it cannot be determined.",
+    ),
 )
 
 PERMIT = _terms(
@@ -276,6 +293,17 @@ def listed(parts: list[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def messages(counts: Mapping[str, int]) -> str:
+    """`2 handed over · 1 held · 1 unknown`; empty when there is no message."""
+    order = ("HANDED_OVER", "NOT_HANDED_OVER", "HELD", "WITHHELD", "UNKNOWN", "ACCEPTED_UNKNOWN")
+    parts = [
+        f"{counts[state]} {DELIVERY[state].word.lower()}"
+        for state in (*order, "DISPATCHED", "QUEUED")
+        if counts.get(state)
+    ]
+    return " · ".join(parts)
+
+
 def span(seconds: float) -> str:
     """A length of time in the two largest units: 41 s, 4 min 1 s, 3 h 31 min, 2 d 4 h."""
     whole = max(0, int(seconds))
@@ -376,6 +404,14 @@ EVENT = {
     "stop.quiet": "Quiet: no worker may start new work",
     "stop.timed_out": "Stop timed out",
     "stop.closed": "Stop closed",
+    "delivery.queued": "Message queued",
+    "delivery.dispatched": "Message on its way",
+    "delivery.held": "Message held by a pause",
+    "delivery.withheld": "Message withheld",
+    "delivery.handed_over": "Message handed over",
+    "delivery.not_handed_over": "Message not handed over",
+    "delivery.unknown": "Whether the message was handed over is unknown",
+    "delivery.listed": "What was handed over before the stop is listed",
     "retry.scheduled": "Retry scheduled",
     "retry.due": "Retry due",
     "report.issued": "Report issued",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from runs.access import Actor
@@ -155,6 +156,15 @@ def _each(
             yield line_of(one, actor.id, stop_id=stop_id, was=was)
         if len(found) < AT_ONCE:
             return
+
+
+def states_of(run_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Which states the deliveries of each run stand in (one query)."""
+    found: dict[str, list[str]] = defaultdict(list)
+    rows = Delivery.objects.filter(run_id__in=list(run_ids)).order_by()
+    for run_id, state in rows.values_list("run_id", "state").distinct():
+        found[run_id].append(state)
+    return found
 
 
 def list_in_flight(run: Run, stop: StopRequest) -> None:

@@ -23,7 +23,7 @@ from runs.problems import Problem, not_allowed
 from runs.schemas import NewRunIn, ProblemOut
 from runs.tokens import actor_of, home_of, spaces_of
 
-from . import ends
+from . import delivery_moves, ends
 from .close import outcome
 from .models import Effect, Settlement
 from .resume import WAIT, Item, NotResumed, Resumed, Seen, resume
@@ -213,4 +213,10 @@ def _outcomes(runs: Sequence[Run]) -> dict[str, str]:
         settlements[run_id].append(settlement)
     permits = Permit.objects.filter(run_id__in=ids).exclude(op_class__in=INCONSEQUENTIAL).order_by()
     sent = set(permits.values_list("run_id", flat=True).distinct())
-    return {run.pk: outcome(run.status, settlements[run.pk], consequential=run.pk in sent) for run in runs}
+    messages = delivery_moves.states_of(ids)
+    return {
+        run.pk: outcome(
+            run.status, settlements[run.pk], deliveries=messages[run.pk], consequential=run.pk in sent
+        )
+        for run in runs
+    }

@@ -144,9 +144,9 @@ def a_delivery(run: Run | None = None, state: str = "QUEUED", **fields: Any) -> 
     made = Delivery.objects.create(
         run=run,
         key=key,
-        title=key,
         state=state,
         **{
+            "title": key,
             "channel": "outside",
             "target": "the chat",
             "content_type": "text/plain",

@@ -30,7 +30,7 @@ from django.db.models.functions import Coalesce
 
 from dashboard import words
 from effects.close import outcome
-from effects.models import Effect, Review, Settlement
+from effects.models import Delivery, Effect, Review, Settlement
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,

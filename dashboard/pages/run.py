@@ -14,9 +14,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard import words
+from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
 from dashboard.pages.preview import preview_of
+from dashboard.pages.retries import Retries
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, holds, stages
 from dashboard.pages.stop import StopForm
@@ -132,6 +134,14 @@ class RunPage:
     @property
     def effects_left_out(self) -> int:
         return self.effects_total - len(self.facts.effects)
+
+    @cached_property
+    def retries(self) -> Retries:
+        return Retries(self.facts, "resume" in self.may)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        return Deliveries(self.facts)
 
     @property
     def refusals(self) -> list[Refusal]:

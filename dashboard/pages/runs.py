@@ -18,6 +18,7 @@ from dashboard import words
 from dashboard.pages.facts import KNOWN, marks
 from dashboard.pages.shell import build_shell, is_region, signed_in, workspace_of
 from dashboard.words import Term
+from effects import delivery_moves
 from effects.close import outcome
 from effects.models import Effect, Settlement
 from runs.models import INCONSEQUENTIAL, Permit, Run, RunStatus, Session, StopRequest, Workspace
@@ -127,12 +128,13 @@ class RunList:
 
 
 def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
-    """Rows with their effects, stops and outcomes: three queries for the whole page."""
+    """Rows with their effects, stops and outcomes: four queries for the whole page."""
     ids = [run.pk for run in runs]
     settled: dict[str, Counter[str]] = defaultdict(Counter)
     counts = Effect.objects.filter(run__in=ids).values_list("run", "settlement").annotate(n=Count("pk"))
     for run_id, state, number in counts.order_by():
         settled[run_id][state] = number
+    messages = delivery_moves.states_of(ids)
     sent = set(
         Permit.objects.filter(run__in=ids)
         .exclude(op_class__in=INCONSEQUENTIAL)
@@ -142,7 +144,7 @@ def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
     stops = {stop.run_id: stop for stop in StopRequest.objects.filter(run__in=ids).order_by("pk")}
     for run in runs:
         mine, stop = settled[run.pk], stops.get(run.pk)
-        ending = outcome(run.status, list(mine), consequential=run.pk in sent)
+        ending = outcome(run.status, list(mine), deliveries=messages[run.pk], consequential=run.pk in sent)
         term = words.run_chip(run.status, ending, quiet=bool(stop and stop.quiet_at))
         elapsed = ((run.ended_at or now) - run.admitted_at).total_seconds()
         yield RunRow(run, term, marks(mine), effects_in_words(mine), stop, elapsed)

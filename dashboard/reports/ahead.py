@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dashboard import words
 from effects.models import Settlement
-from runs.models import OperationClass, PermitState, RunStatus
+from runs.models import OperationClass, PermitState, RunStatus, StepStatus
 
+from . import deliveries
 from .model import Claim
 from .rows import CITED
-from .sentences import NO_RETRY, is_planned, name_of, names_of, quoted, short, unobserved
+from .sentences import NO_RETRY, RETRY_AFTER, is_planned, name_of, names_of, quoted, short, unobserved
 from .teller import ENDS, Teller, say
 
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING)
@@ -18,7 +20,7 @@ SAID = 20  # effects that get a sentence of their own here; the others are count
 
 
 def will_it_do_more(t: Teller) -> Iterator[Claim]:
-    doing = [*_as_a_run(t), *_look_ups(t), *_jobs(t)]
+    doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t), *deliveries.queued(t)]
     if t.run.status == RunStatus.ABANDONED and not doing:
         yield say("We no longer wait or act. Outside work may continue.", lead="No.")
     elif not doing:
@@ -51,12 +53,29 @@ def _as_a_run(t: Teller) -> Iterator[Claim]:
         yield say(f"{permits} still open: {begun}.", *t.rows.seqs("stop.fenced"))
 
 
+def _retries(t: Teller) -> Iterator[Claim]:
+    number = t.rows.count("step", StepStatus.RETRY_WAIT)
+    if not number:
+        return
+    first = t.at(t.rows.tally["retry_at"].get(StepStatus.RETRY_WAIT))
+    text = f"A retry is due at {first}" if number == 1 else f"{number} retries are due, the first at {first}"
+    held = t.run.status != RunStatus.ACTIVE
+    how = "only after a resume" if held else "the gate is asked again then, and the same key is sent"
+    yield say(f"{text}: {how}.", t.rows.count("retry_line"))
+
+
+def _retry_says(t: Teller, effect: Any) -> str:
+    """An unknown effect is never sent again; one that a look-up denies may be, where its kind says so."""
+    again = t.run.status == RunStatus.ACTIVE and effect.attempt <= len(effect.again or [])
+    return RETRY_AFTER if again else NO_RETRY
+
+
 def _look_ups(t: Teller) -> Iterator[Claim]:
     planned = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if e.next_check_at]
     for effect in planned[:SAID]:
         until = f" and until {t.at(effect.check_until)}" if effect.check_until else ""
         text = f"It will look up {name_of(effect)} again at {t.at(effect.next_check_at)}{until}."
-        yield say(text, effect.looked or effect.line, stress=NO_RETRY, effect=effect.pk)
+        yield say(text, effect.looked or effect.line, stress=_retry_says(t, effect), effect=effect.pk)
     left = t.rows.count("checking") - len(planned[:SAID])
     if left > 0:
         text = f"It will look up {left} more; their times stand in the manifest."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard import words
-from effects.close import ACCEPTED_UNKNOWN, outcome
+from effects.close import ACCEPTED_UNKNOWN, AWAITING_VERIFICATION, outcome
 from effects.models import Settlement
 from runs.evidence import canonical, digest
 from runs.models import FINAL, RunStatus, StopRequest
@@ -70,6 +70,7 @@ def build(run_id: str, most: int | None = None) -> Report:
         evidence=tables.cited(t, _lines(sections)),
         method=method(t),
         matters=matters(rows, ended_as),
+        deliveries={str(state): int(number) for state, number in rows.tally["delivery"].items()},
         names=rows.names,
         versions=[_version(*version) for version in rows.versions],
     )
@@ -78,12 +79,15 @@ def build(run_id: str, most: int | None = None) -> Report:
 def outcome_of(rows: Rows) -> str:
     """By the same pure function that closes the run."""
     present = [state for state, number in rows.tally["effect"].items() if number]
-    return outcome(rows.run.status, present, consequential=bool(rows.count("sent")))
+    messages = [state for state, number in rows.tally["delivery"].items() if number]
+    sent = bool(rows.count("sent"))
+    return outcome(rows.run.status, present, deliveries=messages, consequential=sent)
 
 
 def is_final(status: str, ended_as: str, doubtful: int) -> bool:
     """Nothing is open any more: the run ended, or two people accepted what stays unknown."""
-    return not doubtful and (status in FINAL or ended_as == ACCEPTED_UNKNOWN)
+    open_ones = doubtful or ended_as == AWAITING_VERIFICATION
+    return not open_ones and (status in FINAL or ended_as == ACCEPTED_UNKNOWN)
 
 
 def stamp(report: Report) -> str:
@@ -234,6 +238,7 @@ def matters(rows: Rows, ended_as: str) -> str:
         "outcome": ended_as,
         "effects": effects,
         "late": rows.count("late"),
+        **({"deliveries": rows.tally["delivery"]} if rows.tally["delivery"] else {}),
         "stops": [_moments(stop) for stop in rows.stops],
     }
     return digest(canonical(told))

@@ -9,6 +9,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass
 
+from . import deliveries
 from .model import Claim
 from .rows import CITED
 from .sentences import GROUND, NOT_PROOF, classes, look_up_says, name_of, names_of, part, quoted, reference
@@ -25,6 +26,7 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
     if not done:
         yield say("No outside effect is known to have happened.")
     yield from _did_not_happen(t)
+    yield from deliveries.handed_over(t)
     yield from _begun_inside(t)
 
 
@@ -77,6 +79,7 @@ def what_is_uncertain(t: Teller) -> Iterator[Claim]:
         *_uncertain_inside(t),
     ]
     yield from claims or [say("No effect is uncertain.", *t.rows.seqs("run.cancelled"))]
+    yield from deliveries.unknown(t)
 
 
 def _unknown(t: Teller, effect: Any) -> Claim:

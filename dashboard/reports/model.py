@@ -319,6 +319,7 @@ class Report:
     evidence: list[LineRow]
     method: list[str]
     matters: str
+    deliveries: dict[str, int] = field(default_factory=dict)
     # Beside the document: not part of it, not under its digest.
     id: str = field(default="", metadata={"beside": True})
     digest: str = field(default="", metadata={"beside": True})
@@ -330,6 +331,11 @@ class Report:
         """Chip, icon and class of the outcome (of the status while the run has not ended)."""
         quiet = bool(self.stop and self.stop.quiet_at)
         return words.run_chip(self.status, self.outcome, quiet=quiet)
+
+    @property
+    def messages(self) -> str:
+        """The run's own messages in a few words: `2 handed over · 1 held`; empty when there are none."""
+        return words.messages(self.deliveries)
 
     @property
     def newest(self) -> int | None:

@@ -29,7 +29,7 @@ from django.db.models import (
     When,
 )
 
-from effects.models import Effect, Settlement
+from effects.models import Delivery, Effect, Settlement
 from effects.models import Report as ReportRow
 from runs.models import (
     INCONSEQUENTIAL,
@@ -75,7 +75,7 @@ MOMENTS = (
 SETTLING = tuple(f"effect.{value.lower()}" for value in Settlement.values)
 DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
 NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
-FIRSTS = ("withheld_first", "withheld_last", "after_end", "tried_first", "unexplained_first")
+FIRSTS = ("withheld_first", "withheld_last", "after_end", "tried_first", "unexplained_first", "retry_line")
 TRIES_TO_END = ("completion.refused", "failure.refused")
 
 
@@ -154,6 +154,7 @@ class Rows:
             line=newest(lines.filter(kind__in=SETTLING)),
             looked=newest(lines.filter(kind="effect.looked_up")),
             sent=newest(lines.filter(kind="effect.dispatched")),
+            again=F("kind__retry_after_s"),
             part=Case(When(settlement=Settlement.PARTIAL, then=F("items")), output_field=JSONField()),
         )
         if self.most is None:
@@ -205,7 +206,7 @@ class Rows:
             elif what == "version":
                 versions.append((number, at, name))
             else:
-                told[what][name] = at if what == "first" else number
+                told[what][name] = at if what in ("first", "retry_at") else number
         return told, sorted(workers), sorted(versions, reverse=True)
 
     def _counted(self) -> Iterable[QuerySet[Any, Any]]:
@@ -219,6 +220,11 @@ class Rows:
         odd = lines.filter(kind="step.unknown", step_id__in=self._unexplained())
         yield counted("step", Step.objects.filter(**mine), "status", Count("pk"))
         yield counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
+        waiting = Step.objects.filter(**mine, status=StepStatus.RETRY_WAIT)
+        yield counted("retry_at", waiting, "status", Count("pk"), Min("due_at"))
+        yield counted("retry_line", lines.filter(kind="retry.scheduled"), "kind", Max("seq"))
+        yield counted("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
+        yield counted("delivery_line", lines.filter(kind__startswith="delivery."), "kind", Max("seq"))
         effects = self._effects()
         done = effects.filter(settlement__in=[Settlement.CONFIRMED, Settlement.PARTIAL])
         checking = effects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False)
@@ -290,7 +296,7 @@ class Rows:
         }
         found |= {refusal.evidence_seq for refusal in self.refusals_of_stop()[:CITED]}
         found |= {row.line for row in self.in_flight[:CLAIMS]}
-        found |= {self.count(what) for what in FIRSTS}
+        found |= {self.count(what) for what in FIRSTS} | set(self.tally["delivery_line"].values())
         return sorted(seq for seq in found if seq)
 
     def refusals_of_stop(self) -> list[Refusal]:
@@ -314,7 +320,7 @@ EFFECT = (
     *("pk", "key", "title", "target", "amount", "kind_name", "op_class", "settlement", "ground"),
     *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice"),
     *("dispatched_at", "settled_at", "unknown_since", "next_check_at", "check_until", "checks"),
-    *("line", "looked", "sent", "part", "plan_begins"),
+    *("line", "looked", "sent", "part", "plan_begins", "again"),
 )
 
 

@@ -8,6 +8,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import RunStatus
 
+from . import deliveries
 from .model import Claim
 from .rows import CITED
 from .sentences import names_of, refusals, unobserved
@@ -20,6 +21,7 @@ def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _refused(t)
     yield from _tried_to_end(t)
     yield from _never_started(t)
+    yield from deliveries.held_back(t)
     yield from _new_work(t)
 
 

@@ -108,6 +108,7 @@ def _freeze(run: Run, draft: Report, version: int) -> ReportRow:
 def finality(report: Report) -> bool:
     """Whether an issued version leaves nothing open."""
     doubtful = sum(report.manifest.counts.get(state, 0) for state in DOUBTFUL)
+    doubtful += report.deliveries.get("QUEUED", 0)
     return is_final(report.status, report.outcome, doubtful)
 
 

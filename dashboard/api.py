@@ -23,12 +23,14 @@ from pydantic import Field
 
 import effects.api
 import effects.delivery_api
+import effects.gate_api
 import effects.retry_api
 import effects.review_api
 import effects.run_api
 import effects.stop_api
 import runs.api
 import runs.rules_api
+import runs.turn_api
 from runs import access, bodies, problems, throttle
 from runs.api import READ
 from runs.idempotency import reply, send
@@ -89,7 +91,9 @@ for router in (
     effects.retry_api.router,
     effects.delivery_api.router,
     effects.review_api.router,
+    effects.gate_api.router,
     runs.rules_api.router,
+    runs.turn_api.router,
 ):
     api.add_router("", router)
 

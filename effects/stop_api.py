@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from runs import access, bodies, cursors, stops, wishes
+from runs import access, bodies, cursors, gates, stops, wishes
 from runs.access import Actor, NotAllowed, NotFound
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.idempotency import HEADER, once, reply, send, unquoted
@@ -30,7 +31,8 @@ MEANS: dict[str, str] = {
 router = Router(by_alias=True)
 
 
-def _body_of(schema: type[StopIn]) -> dict[str, Any]:
+def body_of(schema: type[StopIn]) -> dict[str, Any]:
+    """How the schema tells of a press, which is read by `wishes` and refused for nothing."""
     content = {"application/json": {"schema": schema.model_json_schema()}}
     return {**MAY_KEY, "requestBody": {"content": content, "required": schema is StopOfKeyIn}}
 
@@ -38,17 +40,17 @@ def _body_of(schema: type[StopIn]) -> dict[str, Any]:
 @router.post(
     "/runs/{id:run_id}/stops",
     response={200: StopOut, 201: StopOut, PRESS: ProblemOut},
-    openapi_extra=_body_of(StopIn),
+    openapi_extra=body_of(StopIn),
 )
 def stop_run(request: HttpRequest, run_id: str) -> HttpResponse:
     """Stop a run. 201 a new stop, 200 joined or already finished, 503 NOT recorded. No body is needed."""
-    return press(request, _wish(request), run_id=run_id)
+    return press(request, wish_in(request), run_id=run_id)
 
 
 @router.post(
     "/stops",
     response={200: StopOut, 201: StopOut, PRESS | {422}: ProblemOut},
-    openapi_extra=_body_of(StopOfKeyIn),
+    openapi_extra=body_of(StopOfKeyIn),
 )
 def stop_key(request: HttpRequest) -> HttpResponse:
     """Stop the run with this key, also before it is registered: the stop then waits for it."""
@@ -57,7 +59,7 @@ def stop_key(request: HttpRequest) -> HttpResponse:
         raise Problem("no-run-named", 'Name the run: {"run_key": "…"}, or post to /runs/{id}/stops.')
     actor = actor_of(request)
     _only_its_own(actor, run_key)
-    return press(request, _wish(request), workspace_id=home_of(actor), run_key=run_key)
+    return press(request, wish_in(request), workspace_id=home_of(actor), run_key=run_key)
 
 
 def _only_its_own(actor: Actor, run_key: str) -> None:
@@ -67,7 +69,8 @@ def _only_its_own(actor: Actor, run_key: str) -> None:
         raise not_allowed()
 
 
-def _wish(request: HttpRequest) -> Wish:
+def wish_in(request: HttpRequest) -> Wish:
+    """The press in a request. Never raises."""
     try:
         data = bodies.take(request)
     except OSError:  # the rest of the body never came; the wish to stop did
@@ -75,12 +78,15 @@ def _wish(request: HttpRequest) -> Wish:
     return wishes.read_wish(data, request.headers)
 
 
-def press(request: HttpRequest, wish: Wish, **target: Any) -> HttpResponse:
+Verb = Callable[..., StopAnswer]
+
+
+def press(request: HttpRequest, wish: Wish, verb: Verb = stops.request_stop, **target: Any) -> HttpResponse:
     """One press, and the answer that its own transaction held at its commit."""
     actor, told = actor_of(request), _Told()
     try:
         with alongside(told.keep):
-            answer = stops.request_stop(actor=actor, wish=wish, **target)
+            answer = verb(actor=actor, wish=wish, **target)
     except (NotFound, NotAllowed):
         raise
     except Exception as error:
@@ -165,6 +171,12 @@ def read_stop(request: HttpRequest, stop_id: str) -> HttpResponse:
     return send(reply(200, stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []))))
 
 
+def stop_by_id(stop_id: str) -> dict[str, Any]:
+    """A stop on the wire, without any press."""
+    stop = _counted(StopRequest.objects.filter(pk=stop_id)).get()
+    return stop_out(stop, _in_flight([stop_id]).get(stop_id, []))
+
+
 def _demand_reading(actor: Actor, stop: StopRequest) -> None:
     if stop.run is not None:
         access.demand(actor, "read", stop.run)
@@ -209,7 +221,7 @@ def stop_out(
     asked: str = "",
 ) -> dict[str, Any]:
     """A stop (with `presses_n`) on the wire; `created`, `joined`, … `asked` are of one press."""
-    waiting = stop.run_id is None and stop.closed_at is None
+    waiting = stop.run_id is None and stop.scope != gates.SCOPE and stop.closed_at is None
     finished = finished or stop.finished_before
     derived = {
         "created": created,
@@ -228,6 +240,8 @@ def stop_out(
 def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, asked: str = "") -> str:
     """What a person should know of it, in one line; `asked`: the mode of a press that joined it."""
     name = f"Stop #{stop.number}"
+    if stop.scope == gates.SCOPE:
+        return of_gate(stop, name, joined=joined)
     if finished:
         done = f"Your request was added to {name.lower()}" if joined else f"{name} is recorded"
         return f"The run had already finished. {done}; nothing was left to refuse."
@@ -244,3 +258,16 @@ def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, 
         )
         return f"{since} Added to {name.lower()}.{milder}"
     return f"{name} is recorded. {MEANS[stop.mode].format(version=stop.version_after)}"
+
+
+def of_gate(stop: StopRequest, name: str, *, joined: bool) -> str:
+    """The same for a stop of a whole workspace, which fences no run of it."""
+    if stop.closed_at is not None:
+        return f"{name} held the gate until {stop.closed_at:%Y-%m-%d %H:%M:%S} UTC: {stop.closed_because}."
+    told = f"{name} is recorded."
+    if joined:
+        told = f"Already shut since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC. Added to {name.lower()}."
+    return (
+        f"{told} Every gate of the workspace refuses new work until it is released. What was in flight may "
+        "still complete; it is not listed here."
+    )

@@ -40,6 +40,7 @@ SCOPE_MAY: dict[str, frozenset[str]] = {
     "resume:write": frozenset({"read", "resume"}),
     "kinds:write": frozenset({"read", "kinds"}),
     "rules:write": frozenset({"read", "rules"}),
+    "gate:write": frozenset({"read", "stop", "release"}),
 }
 
 

@@ -34,6 +34,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "blind-retry": (409, "It may have happened"),
     "delivery-key-reused": (422, "This delivery key belongs to another message"),
     "effect-key-reused": (422, "This effect key belongs to another effect"),
+    "gate-not-shut": (409, "The gate is open"),
     "idempotency-key-in-progress": (409, "A request with this key is still in progress"),
     "idempotency-key-invalid": (400, "The Idempotency-Key can't be used"),
     "idempotency-key-missing": (400, "The Idempotency-Key is missing"),
@@ -56,6 +57,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "nothing-to-retry": (409, "There is nothing to try again"),
     "not-resumed": (409, "The run was not resumed"),
     "people-only": (403, "People decide that"),
+    "other-stop": (409, "Another stop holds the gate"),
     "retries-used-up": (409, "It was tried as often as it may be"),
     "retry-not-due": (409, "The retry is not due yet"),
     "retry-too-old": (409, "The provider may have forgotten this key"),
@@ -91,6 +93,7 @@ SCOPES = {
     "resume": "resume:write",
     "kinds": "kinds:write",
     "rules": "rules:write",
+    "release": "gate:write",
 }
 # Errors that carry their sentence as a docstring; the rooms above add their own.
 NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused"}
@@ -178,5 +181,5 @@ def of(error: Exception) -> Problem | None:
 
 def not_allowed(scope: str = "") -> Problem:
     """The token is known here, but not for that."""
-    need = f"It needs the scope {scope}" if scope else "It is bound to one run"
+    need = f"It needs the scope {scope}" if scope else "It is bound to one run, or only a person may do this"
     return Problem("not-allowed", f"{need}. Ask an admin for another token; nothing was changed.")

@@ -27,6 +27,7 @@ SCOPES = {
     "stop:write": "stop any run of this workspace",
     "kinds:write": "register effect kinds",
     "rules:write": "change the rules of this workspace",
+    "gate:write": "shut this workspace’s gate, and release it",
 }
 PRESET = {"runs:write", "runs:read", "stop:write"}
 

@@ -36,6 +36,7 @@ SCOPES = {
     "stop:write": "read stop",
     "kinds:write": "read kinds",
     "rules:write": "read rules",
+    "gate:write": "read stop release",
 }
 
 

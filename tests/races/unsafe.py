@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
+from effects.models import Approval, Effect, Review
 from runs.models import InFlight, Permit, Run, Step, StopRequest
 from runs.store import after, database_time, new_id
 from tests.worlds import a_permit, number
@@ -246,3 +247,21 @@ def one_statement_stop(run: Run) -> None:
     with recorded(run) as write, connection.cursor() as cursor:
         cursor.execute(sql, [run.pk])
         write([row[0] for row in cursor.fetchall()])
+
+
+# --- Decisions --------------------------------------------------------------------------------------------
+
+
+def revoke(review: Review) -> int:
+    """An approval taken back, without the lock of its run."""
+    with transaction.atomic():
+        return int(Approval.revoke(Approval.objects.filter(review=review)))
+
+
+def dispatch_if_approved(effect: Effect) -> int:
+    """Sent if an approval is there, as far as this statement can see; nothing is used up."""
+    given = "EXISTS (SELECT 1 FROM effects_approval a JOIN effects_review r ON r.id = a.review_id"
+    given += " WHERE r.effect_id = %(effect)s AND a.state = 'GIVEN')"
+    sql = f"UPDATE effects_effect SET settlement = 'DISPATCHED' WHERE id = %(effect)s AND {given}"
+    with transaction.atomic():
+        return execute(sql, {"effect": effect.pk})

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
 from allstop import Client, GateUnavailable
 
-from tests.client.stub import Stub
+from tests.client.stub import Stub, StubServer
 from tests.client.world import Charge, charging
 
 
 def apart(stub: Stub, path: str) -> list[float]:
     """The seconds between one request and the next."""
     at = [call.at for call in stub.seen(path)]
-    return [later - sooner for sooner, later in zip(at, at[1:], strict=False)]
+    return [later - sooner for sooner, later in itertools.pairwise(at)]
 
 
-def test_a_report_is_repeated_when_the_server_said(client: Client, stub: Stub) -> None:
+def test_a_report_is_repeated_when_the_server_said(server: StubServer, stub: Stub) -> None:
     stub.say("/report$", 429, "{}", retry_after="1")
     charge = Charge()
-    with client.run("r") as run:
+    with Client(server.url, "als_x", report_for_s=10) as client, client.run("r") as run:
         charging(run).send(charge, "charge:7")
     assert charge.calls == ["charge:7"]
     assert [call.body["outcome"] for call in stub.seen("/report$")] == ["applied", "applied"]

@@ -18,6 +18,7 @@ from runs.models import Permit
 from runs.problems import invalid, not_allowed
 from runs.schemas import ProblemOut, StepOut, permit_out, step_out
 from runs.tokens import actor_of, home_of, spaces_of
+from runs.turns import NoTurn, Spend
 
 from . import ends, intents, kinds, resume, settle
 from .intents import Intention, plan_bytes
@@ -191,11 +192,15 @@ def read_effect(request: HttpRequest, effect_id: str) -> HttpResponse:
 )
 def report_permit(request: HttpRequest, permit_id: str, body: ReportIn) -> HttpResponse:
     """Say what became of a call. Always accepted from the permit's holder, however late."""
-    told = Told(**body.model_dump(exclude={"claim_token"}))
+    spend = Spend(**body.spend.model_dump()) if body.spend else None
+    told = Told(**body.model_dump(exclude={"claim_token", "spend"}), spend=spend)
 
     def report() -> Reported:
         actor, token = actor_of(request), body.claim_token
-        return settle.report(actor=actor, permit_id=permit_id, token=token, told=told)
+        try:
+            return settle.report(actor=actor, permit_id=permit_id, token=token, told=told)
+        except NoTurn as error:
+            raise invalid("spend", "Only a model turn has a spend and a partial_output") from error
 
     return once(request, report, _reported)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from runs import drain, stops
+from runs import drain, stops, turns
 from runs.access import SYSTEM
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import BUSY, Permit, Run, RunStatus, Step, StepStatus, StopRequest
+from runs.models import BUSY, OperationClass, Permit, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time, verb
 
 from . import close, delivery_moves
 from .models import DeliveryState, Effect, Settlement
 from .settle import give_back, line_of, lose, step_line
+
+LOST_TURN = "worker lost; what the model turn spent is not reported"
 
 
 @verb
@@ -58,6 +60,7 @@ def lost(run: Run, permit: Permit) -> list[Line]:
             permit_id=permit.pk,
             effect_key=permit.effect_key,
             worker=permit.worker,
+            payload=turns.lost(permit),
         )
     ]
     delivery = delivery_moves.of_permit(permit)
@@ -83,5 +86,5 @@ def lapsed(run: Run, step: Step, *, held: bool) -> list[Line]:
     elif step.happened:
         Step.finish_partly(step, "worker lost")
     else:
-        Step.fail(step, "worker lost")
+        Step.fail(step, LOST_TURN if step.op_class == OperationClass.MODEL_TURN else "worker lost")
     return [step_line(step, SYSTEM.id)]

@@ -299,8 +299,31 @@ class EffectAnswer(Out):
     result: Any = None
 
 
+def _as_text(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("characters", "Input may not hold the character U+0000")
+    if len(text.encode()) > PART:
+        raise PydanticCustomError("size", "Input should have at most 64 KiB as UTF-8")
+    return text
+
+
+Tokens = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
+
+
+class SpendIn(In):
+    """What a model turn spent, as far as its holder knows. `cost` is text: the amount and its currency."""
+
+    model: Annotated[str, sized(120), AfterValidator(plain)] = ""
+    tokens_in: Tokens | None = None
+    tokens_out: Tokens | None = None
+    cost: Annotated[str, sized(60), AfterValidator(plain)] = ""
+
+
 class ReportIn(In):
-    """What became of a call. `not_sent`: only from a holder that never received "open"."""
+    """What became of a call. `not_sent`: only from a holder that never received "open".
+
+    Of a model turn: its `spend`, and the `partial_output` that it had made when it was cut off.
+    """
 
     claim_token: Token
     outcome: Literal["applied", "partial", "not_applied", "unknown", "not_sent"]
@@ -309,7 +332,17 @@ class ReportIn(In):
     items: AnyJson = None
     detail: Note = ""
     usage: Annotated[dict[str, Any], AfterValidator(storable)] = {}
+    spend: SpendIn | None = None
+    partial_output: Annotated[str, StringConstraints(strict=True), AfterValidator(_as_text)] | None = None
     reported_at: Moment | None = None
+
+    @model_validator(mode="after")
+    def _whole_or_part(self) -> Self:
+        if self.partial_output is not None and self.outcome in ("applied", "not_sent"):
+            raise PydanticCustomError("outcome", "A turn with a partial output did not come to its end")
+        if self.spend is not None and self.outcome == "not_sent":
+            raise PydanticCustomError("outcome", "A turn that was not sent spent nothing")
+        return self
 
 
 class ReportAnswer(Out):

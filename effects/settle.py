@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from runs import receipts
+from runs import receipts, turns
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import DELIVER, lock_run
@@ -45,7 +45,10 @@ class Unsettled(ValueError):
 
 @dataclass(frozen=True)
 class Told:
-    """What a permit's holder says of its call. `outcome` is one of OUTCOMES."""
+    """What a permit's holder says of its call. `outcome` is one of OUTCOMES.
+
+    Of a model turn also: its spend, and the output that it had made when it was cut off.
+    """
 
     outcome: str
     result: Any = None
@@ -53,6 +56,8 @@ class Told:
     items: Any = None
     detail: str = ""
     usage: Mapping[str, Any] = field(default_factory=dict)
+    spend: turns.Spend | None = None
+    partial_output: str | None = None
     reported_at: datetime | None = None
 
     @property
@@ -81,7 +86,7 @@ class Reported:
 def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     """A holder says what became of its call. The same report again changes nothing.
 
-    Raises NotFound, LostClaim (foreign token), AlreadyReported (another outcome before).
+    Raises NotFound, LostClaim (foreign token), AlreadyReported (another outcome before), NoTurn.
     """
     found = Permit.objects.filter(pk=permit_id).values_list("run_id", "token").first()
     if found is None:
@@ -91,16 +96,27 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     if not token or found[1] != token:
         raise LostClaim(permit_id)
     permit: Permit = Permit.objects.get(pk=permit_id)
+    turns.check(permit, told.spend, told.partial_output)
     effect = _effect_of(permit)
     after_end = run.status in FINAL and permit.guard != DELIVER
     late = permit.state == PermitState.LOST or after_end
     if permit.state not in (PermitState.OPEN, PermitState.LOST):
         if permit.outcome == told.outcome:
-            return Reported(permit, effect, late)
+            return Reported(permit, effect, late or _told_more(run, permit, told, actor))
         if permit.outcome != "unknown":
             raise AlreadyReported(permit.outcome)
     _take(run, permit, effect, told, late, actor)
     return Reported(permit, effect, late)
+
+
+def _told_more(run: Run, permit: Permit, told: Told, actor: Actor) -> bool:
+    """The same report again, and with it what its model turn spent or left: that came late."""
+    if not turns.is_news(permit, told.spend, told.partial_output):
+        return False
+    left = turns.keep(run, permit, told.spend, told.partial_output)
+    record(run, _line("permit.reported_late", actor.id, permit, left, told.reported_at))
+    close.tell(run)
+    return True
 
 
 def _effect_of(permit: Permit) -> Effect | None:
@@ -123,7 +139,8 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
     else:
         Permit.report(permit, told.outcome)
     kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
-    lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, told.payload, told.reported_at)]
+    payload = told.payload | turns.keep(run, permit, told.spend, told.partial_output)
+    lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, payload, told.reported_at)]
     delivery = delivery_moves.of_permit(permit)
     if delivery is not None:
         lines += delivery_moves.settle(run, delivery, permit, told, late, actor)
@@ -375,6 +392,8 @@ def _finish(step: Step, result: str, detail: str) -> None:
         step.permits.filter(state=PermitState.LOST, effect_key="").exists()
         or Effect.objects.filter(step=step, settlement=Settlement.UNKNOWN).exists()
     )
+    if result == "succeeded" and turns.is_cut_off(step):
+        result = "partial"
     moves = {"succeeded": Step.succeed, "partial": Step.finish_partly, "failed": Step.fail}
     move = Step.lose if doubtful else moves.get(result, Step.lose)
     move(step, detail)

@@ -97,7 +97,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 32
+    assert len(IDS) == 33
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
-from runs import drain, stops, wake
+from runs import drain, steps, stops, wake
 from runs.access import SYSTEM
 from runs.evidence import Line, record
 from runs.models import (
@@ -127,8 +127,10 @@ def _unsettled(run: Run) -> bool:
 
 def _come_to_rest(run: Run, actor: str) -> None:
     """Quiet: declared intents never start; then CANCELLED, or UNKNOWN while one is unsettled."""
-    lines = never_start(run, actor)
     named = _note_quiet(run)
+    left = steps.withhold(run)  # cleanup that nobody took in time
+    lines = [steps.withheld_line(actor, step, named["stop_id"], run.cancel_version) for step in left]
+    lines += never_start(run, actor)
     lines.append(Line("stop.quiet", actor, **named))
     unsettled = _unsettled(run)
     (Run.rest_unknown if unsettled else Run.settle)(run)

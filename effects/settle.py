@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from runs import receipts, turns
 from runs.access import EXECUTOR, Actor, NotFound, demand
+from runs.cleanup import CLEANUP
 from runs.evidence import Line, record
 from runs.guard import DELIVER, lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
@@ -351,9 +352,10 @@ def step_line(step: Step, actor: str) -> Line:
 
 
 def mark_late(run: Run, step_id: str) -> None:
-    """A result that arrives during or after a stop wears "reported after the stop"."""
+    """A result that arrives during or after a stop wears "reported after the stop"; cleanup is none."""
     if run.status not in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
-        Step.objects.filter(pk=step_id).update(reported_after_stop=True)
+        cleaning = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard=CLEANUP))
+        Step.objects.filter(~cleaning, pk=step_id).update(reported_after_stop=True)
 
 
 @verb

@@ -23,6 +23,7 @@ from .guard import Ask, Opened, Refusal
 from .idempotency import Reply, once, reply, send
 from .models import Evidence, EvidencePayload, Permit, Run, RunStatus, Seal, Step, StepStatus
 from .problems import invalid
+from .rules import rules_of
 from .schemas import (
     ClaimIn,
     EvidenceOut,
@@ -136,12 +137,19 @@ class _NewStep:
         run = find_run(self.actor, self.run_id, "write")
         known: Step | None = Step.objects.filter(run=run, key=self.body.key).first()
         self.known, claim = known, self.body.claim
+        if known is None and self.body.cleanup:
+            self._refuse_class(run)
         if claim is None:
             return gate.register(self._ask("", run.cancel_version), cleanup=self.body.cleanup)
         if known is not None and self._is_taken(known, run, claim):
             return known
         ask = self._ask(claim.worker, claim.seen_version, claim.lease_s)
         return gate.claim(ask, cleanup=self.body.cleanup)
+
+    def _refuse_class(self, run: Run) -> None:
+        """Whoever declares a cleanup should not learn during a stop that it may not be one."""
+        if self.body.op_class not in rules_of(run.workspace_id).cleanup_classes:
+            raise invalid("cleanup", f"A step of class {self.body.op_class} can't be cleanup here")
 
     def _is_taken(self, step: Step, run: Run, claim: ClaimIn) -> bool:
         """It ended or is held, in a run that goes on: an answer, not a refusal."""

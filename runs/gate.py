@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.expressions import Combinable
 
+from . import cleanup as cleanup_guard
 from . import receipts
 from .access import NotFound
 from .evidence import Line, record
@@ -58,9 +59,9 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     ask = _at(ask, Boundary.CLAIM)
     run = lock_run(ask.run_id)
     now = view(run, ask)
-    reason = why_not(run, ask.seen_version, now.scopes_open)
+    _, reason = cleanup_guard.admit(run, ask, now.step, why_not(run, ask.seen_version, now.scopes_open))
     if reason is None and now.step is not None and now.step.status != StepStatus.PENDING:
-        reason = _not_free(now.step)
+        reason = _not_free(run, now.step)
     if reason is not None:
         return refuse(run, ask, reason, Boundary.CLAIM, now.step)
     step = now.step or new_step(run, ask, cleanup=cleanup)
@@ -166,13 +167,17 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     if known is not None:
         return known
     guard = why_not_deliver if ask.queued else why_not
-    reason = guard(run, ask.seen_version, now.scopes_open) or intent.undecided(run, now.seen)
+    reason = guard(run, ask.seen_version, now.scopes_open)
+    name, reason = cleanup_guard.admit(run, ask, now.step, reason, sends=True)
+    reason = reason or intent.undecided(run, now.seen)
     if reason == PEOPLE_FIRST:
-        return _wait(run, ask, now, intent)
+        if name == ORDINARY:
+            return _wait(run, ask, now, intent)
+        reason = STOPPED  # a drain waits for nobody's decision
     step = None if reason else _step_to_send(run, ask, now.step)
     if step is None:
-        return refuse(run, ask, reason or _not_free(now.step), ask.boundary, now.step)
-    permit = _open(run, ask, step)
+        return refuse(run, ask, reason or _not_free(run, now.step), ask.boundary, now.step)
+    permit = _open(run, ask, step, _named(run, name))
     subject, lines = intent.opened(run, permit, now.seen)
     record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
@@ -210,13 +215,13 @@ def boundary_of(op_class: str) -> str:
     return BOUNDARY_OF.get(op_class, Boundary.DISPATCH)
 
 
-def _not_free(step: Step | None) -> str:
+def _not_free(run: Run, step: Step | None) -> str:
     """Why a step can't be had. In a run that goes on, one is withheld by a stop of its own, or by people."""
     if step is not None and step.status == StepStatus.RETRY_WAIT:
         return NOT_DUE
     if step is None or step.status != StepStatus.WITHHELD:
         return LOST
-    return STOPPED if step.stopped_at else NOT_APPROVED
+    return STOPPED if step.stopped_at or run.status != RunStatus.ACTIVE else NOT_APPROVED
 
 
 # people first ---------------------------------------------------------------------------------
@@ -226,7 +231,7 @@ def _wait(run: Run, ask: Ask, now: View, intent: Intent) -> Waiting | Refusal:
     """The intent is kept, and its step waits for people; or it is not the caller's to keep."""
     step, moved = _step_to_hold(run, ask, now.step)
     if step is None:
-        return refuse(run, ask, _not_free(now.step), ask.boundary, now.step)
+        return refuse(run, ask, _not_free(run, now.step), ask.boundary, now.step)
     subject, review, lines = intent.held(run, step, now.seen)
     if moved:
         lines = [*lines, _of_step("step.waiting_approval", ask, step)]
@@ -303,12 +308,17 @@ def _register_dispatched(run: Run, ask: Ask, lease: Combinable) -> Step:
     )
 
 
-def _open(run: Run, ask: Ask, step: Step) -> Permit:
+def _named(run: Run, name: str) -> str:
+    """The guard that stands on the permit."""
+    return name if name != ORDINARY or run.status == RunStatus.ACTIVE else DELIVER
+
+
+def _open(run: Run, ask: Ask, step: Step, guard: str) -> Permit:
     return Permit.objects.create(
         run=run,
         step=step,
         boundary=ask.boundary,
-        guard=ORDINARY if run.status == RunStatus.ACTIVE else DELIVER,
+        guard=guard,
         op_class=ask.op_class,
         effect_key=ask.effect_key,
         attempt=step.attempt,
@@ -325,6 +335,7 @@ def _of_permit(kind: str, permit: Permit, ask: Ask) -> Line:
     return Line(
         kind,
         ask.actor.id,
+        {} if permit.guard == ORDINARY else {"guard": permit.guard},
         boundary=permit.boundary,
         carried_version=permit.seen_version,
         current_version=permit.seen_version,
@@ -360,7 +371,7 @@ def look(permit_id: str, token: str) -> Look:
         Permit.objects.filter(pk=permit_id, token=token)
         .annotate(
             looked_at=Now(),
-            gate=ExpressionWrapper(gate_of_permit(), BooleanField()),
+            gate=ExpressionWrapper(gate_of_permit() | cleanup_guard.gate_of_permit(), BooleanField()),
             status=F("run__status"),
             version=F("run__cancel_version"),
             policies=F("run__policy_epochs"),
@@ -373,7 +384,7 @@ def look(permit_id: str, token: str) -> Look:
     answer = "open"
     if row.state != PermitState.OPEN:
         answer = "ended"
-    elif not seen.gate or not policies_open(seen.policies):
+    elif not seen.gate or not (row.guard == cleanup_guard.CLEANUP or policies_open(seen.policies)):
         answer = "shut"
     elif row.permit_until <= seen.looked_at:
         answer = "expired"

@@ -18,22 +18,26 @@ def _unsent() -> Q:
     return Q(~Exists(sent), status=StepStatus.DISPATCHED)
 
 
-def withhold(run: Run) -> list[Step]:
+def withhold(run: Run, but: Q | None = None) -> list[Step]:
     """Every not-dispatched step of a run that ends: WITHHELD, or PARTIAL where an effect happened.
 
-    Returns the steps as they stood before.
+    `but`: those that are left as they are (runs/cleanup.py). Returns the steps as they stood before.
     """
 
     def end(rows: QuerySet[Step]) -> None:
         Step.finish_partly(rows.filter(happened=True))
         Step.withhold(rows.filter(happened=False))
 
-    return _each(Q(status__in=NOT_DISPATCHED) | _unsent(), run, end)
+    return _each(_except(Q(status__in=NOT_DISPATCHED) | _unsent(), but), run, end)
 
 
-def hold(run: Run) -> list[Step]:
+def hold(run: Run, but: Q | None = None) -> list[Step]:
     """A pause gives claims back before anything was sent and leaves the waiting steps as they are."""
-    return _each(Q(status=StepStatus.CLAIMED) | _unsent(), run, Step.release)
+    return _each(_except(Q(status=StepStatus.CLAIMED) | _unsent(), but), run, Step.release)
+
+
+def _except(which: Q, but: Q | None) -> Q:
+    return which if but is None else which & ~but
 
 
 def _each(which: Q, run: Run, move: Callable[[QuerySet[Step]], object]) -> list[Step]:

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from . import steps, wake
+from . import cleanup, steps, wake
 from .access import Actor, NotFound, demand, demand_workspace
 from .evidence import AT_ONCE, Line, record
 from .models import (
@@ -152,7 +152,8 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Bump, hold or withhold, list what is in flight, answer; a weaker stop before it is superseded."""
     before, weaker = run.cancel_version, open_stop(run)
     MOVES[wish.mode](run)
-    touched = (steps.hold if wish.mode == Mode.PAUSE else steps.withhold)(run)
+    but = None if wish.mode == Mode.ABANDON else cleanup.spared(run)
+    touched = (steps.hold if wish.mode == Mode.PAUSE else steps.withhold)(run, but)
     now = database_time()
     versions = {"version_before": before, "version_after": before + 1}
     stop = record_stop(run, actor, wish, now, deadline_at=due_at(wish, now), **versions)

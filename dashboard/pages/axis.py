@@ -125,11 +125,18 @@ class Caption:
 
 @dataclass(frozen=True)
 class StopLine:
-    """The stop on the axis. `after` is the width of what lies right of it."""
+    """A stop on the axis, or a resume (`resumes`). `after` is the width of what lies right of it.
+
+    `word` stands on its flag, `short` where lanes are narrow; `first`: no stop before it held the run.
+    """
 
     at: float
     before: int | None
     version: int | None
+    word: str = "Stop effective"
+    short: str = "Stop"
+    resumes: bool = False
+    first: bool = True
 
     @property
     def x(self) -> str:
@@ -146,24 +153,24 @@ class StopLine:
 
     @property
     def flags(self) -> list[Flag]:
-        digits = len(str(self.version))
-        return [
-            self._flag("wide", f"Stop effective · v{self.version}", 143 + 8 * digits),
-            self._flag("few", f"Stop · v{self.version}", 82 + 8 * digits),
-        ]
+        return [self.flag("wide", self.word, self.flag_right), self.flag("few", self.short, self.flag_right)]
 
-    def _flag(self, css: str, text: str, wide: int) -> Flag:
-        if self.flag_right:
+    def flag(self, css: str, word: str, right: bool) -> Flag:
+        text = f"{word} · v{self.version}"
+        wide = int(width(text)) + 25
+        if right:
             return Flag(css, text, -1, wide, 10, "start")
         return Flag(css, text, 1 - wide, wide, -10, "end")
 
     @property
     def captions(self) -> list[Caption]:
         """What stands on either side of the line, where it has room."""
+        if self.resumes:
+            return []
         flag = self.flags[0].width
         after = (flag if self.flag_right else 0) + 10
         found = [self._caption("only refusals, answers, late reports", after)]
-        if not self.flag_right:
+        if not self.flag_right and self.first:
             found.append(self._caption(f"admitted under v{self.before}", -flag - 18))
         return [caption for caption in found if caption]
 
@@ -173,6 +180,46 @@ class StopLine:
             if abs(dx) + width(text) <= room:
                 return Caption(css, text, dx, "end" if dx < 0 else "start")
         return None
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """A line with the flags and captions for which it has room."""
+
+    line: StopLine
+    flags: list[Flag]
+    captions: list[Caption]
+
+
+def flagged(lines: list[StopLine]) -> list[Flagged]:
+    """The newest line has its flag for certain; an older one only where it covers nothing of the others."""
+    if not lines:
+        return []
+    *older, newest = lines
+    taken = [_covers(newest, newest.flags[0])]
+    found = [Flagged(newest, newest.flags, [] if older else newest.captions)]
+    for line in reversed(older):
+        others = [one.at * WIDE / 100 for one in lines if one is not line]
+        fits = (flag for flag in (line.flag("wide", line.word, right) for right in (False, True))
+                if _is_free(_covers(line, flag), taken, others))  # fmt: skip
+        flag = next(fits, None)
+        if flag is not None:
+            taken.append(_covers(line, flag))
+        found.append(Flagged(line, [flag] if flag else [], []))
+    return found
+
+
+def _covers(line: StopLine, flag: Flag) -> Span:
+    """The place of a flag in px of the narrowest lane that has words."""
+    left = line.at * WIDE / 100 + flag.left
+    return left, left + flag.width
+
+
+def _is_free(place: Span, taken: list[Span], lines: list[float]) -> bool:
+    begin, end = place
+    inside = -EDGE[WIDE] <= begin and end <= WIDE + EDGE[WIDE]
+    apart = all(end + 2 <= left or right + 2 <= begin for left, right in taken)
+    return inside and apart and not any(begin < line < end for line in lines)
 
 
 def ticks(axis: Axis) -> Iterable[tuple[str, str, bool]]:

@@ -120,7 +120,8 @@ def _buttons(facts: Facts, may: frozenset[str] | set[str]) -> Iterable[Button]:
         yield Button("Escalate…", reverse("stop", args=[run.pk]), "stop", "btn-stop")
     if "stop" in may and stop is not None and may_force(facts, stop):
         yield Button("Force the deadline now…", reverse("deadline", args=[run.pk]), "clock")
-    yield Button("Report", reverse("report", args=[run.pk]), "file-text")
+    alone = run.status in (*FINAL, RunStatus.ACTIVE)
+    yield Button("Report", reverse("report", args=[run.pk]), "file-text", "" if alone else "opt")
 
 
 def may_force(facts: Facts, stop: StopRequest) -> bool:

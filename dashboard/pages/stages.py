@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from dashboard import words
 from dashboard.pages.facts import Facts
-from runs.models import RunStatus, StopRequest, Worker
+from runs.models import Mode, RunStatus, StopRequest, Worker
 
 DONE, NOW, LATER = "done", "now", "later"
 
@@ -34,7 +34,7 @@ def stages(facts: Facts) -> list[Stage]:
     if stop is None or stop.finished_before or stop.gate_at is None:
         return []
     return [
-        _acknowledge(stop),
+        _acknowledge(facts, stop),
         _quiesce(facts, stop),
         _reconcile(facts),
         Stage("Compensate", LATER, "st-comp", "", "Nothing asked", _plans(facts), "#effects"),
@@ -42,9 +42,11 @@ def stages(facts: Facts) -> list[Stage]:
     ]
 
 
-def _acknowledge(stop: StopRequest) -> Stage:
+def _acknowledge(facts: Facts, stop: StopRequest) -> Stage:
     assert stop.gate_at is not None
     note = f"{words.count(presses(stop), 'press', 'presses')} kept"
+    if milder := facts.chain[:-1]:
+        note = f"{words.WAS[milder[0].mode]} since {clock(milder[0].gate_at or milder[0].recorded_at)}"
     if stop.recorded_at < stop.gate_at:  # it waited for its run
         note = f"waited for its run since {clock(stop.recorded_at)}"
     return Stage("Acknowledge", DONE, "st-settled", clock(stop.gate_at, ms=True), "", note)
@@ -64,6 +66,8 @@ def _quiesce(facts: Facts, stop: StopRequest) -> Stage:
         note = f"{confirmed} of {words.count(total, 'worker')} confirmed{late}"
         return Stage("Quiesce", DONE, "st-settled", clock(stop.quiet_at), "", note, "#workers", strip, say)
     value = (str(confirmed), f"of {words.count(total, 'worker')}")
+    if facts.run.status == RunStatus.ABANDONED:
+        return Stage("Quiesce", LATER, "st-abandoned", *value, "not waited for", "#workers", strip, say)
     icon = "st-timeout" if stop.timed_out_at else "st-quiet"
     note = "; ".join(_why_not_quiet(facts, stop))
     return Stage("Quiesce", NOW, icon, *value, note, "#workers", strip, say)
@@ -90,6 +94,9 @@ def _reconcile(facts: Facts) -> Stage:
     value = (str(facts.known), f"of {facts.dispatched} known")
     shown = [mark for mark in facts.marks if mark != "none"]
     say = f"{facts.known} known, {facts.dispatched - facts.known} not"
+    if facts.run.status == RunStatus.ABANDONED and facts.open_questions:
+        note = f"{facts.open_questions} unknown, nobody is asked any more"
+        return Stage("Reconcile", LATER, "st-abandoned", *value, note, "#effects", shown, say)
     state = NOW if facts.open_questions else DONE
     icon = "st-quiet" if facts.open_questions else "st-settled"
     return Stage("Reconcile", state, icon, *value, _next_check(facts), "#effects", shown, say)
@@ -116,6 +123,8 @@ def _close(facts: Facts, stop: StopRequest) -> Stage:
         return Stage("Close", DONE, "st-settled", clock(stop.closed_at), "", stop.closed_because)
     if facts.run.status == RunStatus.UNKNOWN:
         return Stage("Close", LATER, "st-before", "", "Not yet", "open until each unknown is settled")
+    if stop.mode == Mode.PAUSE:
+        return Stage("Close", LATER, "st-paused", "", "Not yet", "by a resume, or a stronger stop")
     return Stage("Close", LATER, "st-before", "", "Not yet", "needs every effect settled")
 
 

@@ -11,10 +11,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dashboard import words
-from dashboard.pages.axis import NARROW, Axis, Label, Span, StopLine, beside, percent, shorten, ticks
+from dashboard.pages.axis import (
+    NARROW,
+    Axis,
+    Flagged,
+    Label,
+    Span,
+    StopLine,
+    beside,
+    flagged,
+    percent,
+    shorten,
+    ticks,
+)
 from dashboard.pages.facts import Facts
 from effects.models import Effect, Settlement
 from runs.models import Permit, PermitState, Refusal, Step, StepStatus
+from runs.stops import RESUMED
 
 LABEL = 60  # signs of a stranger's text; a lane has room for less
 NAME_PX = 420  # of a lane's name: two lines
@@ -110,11 +123,11 @@ class Lane:
         if text:
             self.wanted.append((text, (begin, end)))
 
-    def place(self, stop_at: float | None) -> Lane:
+    def place(self, lines: list[StopLine]) -> Lane:
         """Give the words their places, each beside what it tells of and across nothing else."""
-        line = [(stop_at, stop_at)] if stop_at is not None else []
+        stops = [(line.at, line.at) for line in lines]
         for text, span in self.wanted:
-            if found := beside(text, span, [*self.taken, *line]):
+            if found := beside(text, span, [*self.taken, *stops]):
                 self.words.append(("", found[0]))
                 self.taken.append(found[1])
         return self
@@ -127,13 +140,18 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the template draws. `stop` is None before one."""
+    """What the template draws. `lines`: each stop and resume; `held`: when the gate was shut (x, width)."""
 
     lanes: list[Lane]
     left_out: int
     ticks: list[tuple[str, str, bool]]
     now_x: str | None
-    stop: StopLine | None
+    lines: list[StopLine]
+    held: list[tuple[str, str]]
+
+    @property
+    def flagged(self) -> list[Flagged]:
+        return flagged(self.lines)
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -145,22 +163,43 @@ class Timeline:
 def timeline(facts: Facts) -> Timeline:
     """The lanes of a run, from rows that were already read."""
     axis = axis_of(facts)
-    line = _stop_line(facts, axis)
-    at = line.at if line else None
+    lines = list(_stop_lines(facts, axis))
     return Timeline(
-        lanes=[lane.place(at) for lane in _lanes(facts, axis)],
+        lanes=[lane.place(lines) for lane in _lanes(facts, axis)],
         left_out=max(0, sum(facts.step_counts.values()) - len(facts.steps)),
         ticks=list(ticks(axis)),
         now_x=None if facts.run.ended_at else percent(axis.at(facts.now)),
-        stop=line,
+        lines=lines,
+        held=[(percent(begin), percent(end - begin)) for begin, end in _held(facts, axis)],
     )
 
 
-def _stop_line(facts: Facts, axis: Axis) -> StopLine | None:
-    stop = facts.stop
-    if stop is None or stop.gate_at is None or stop.finished_before:
-        return None
-    return StopLine(axis.at(stop.gate_at), stop.version_before, stop.version_after)
+FLAG = {
+    "pause": ("Pause effective", "Pause"),
+    "cancel": ("Stop effective", "Stop"),
+    "abandon": ("Abandoned",) * 2,
+}
+
+
+def _stop_lines(facts: Facts, axis: Axis) -> Iterable[StopLine]:
+    """Each stop that took effect, and each resume, in their order."""
+    for hold in facts.holds:
+        for number, stop in enumerate(hold):
+            assert stop.gate_at is not None  # of a hold
+            at = axis.at(stop.gate_at)
+            yield StopLine(at, stop.version_before, stop.version_after, *FLAG[stop.mode], first=not number)
+        last = hold[-1]
+        if last.closed_because == RESUMED and last.closed_at:
+            at, version = axis.at(last.closed_at), (last.version_after or 0) + 1
+            yield StopLine(at, last.version_after, version, "Resumed", "Resumed", resumes=True)
+
+
+def _held(facts: Facts, axis: Axis) -> Iterable[tuple[float, float]]:
+    """From where to where the run was held."""
+    for hold in facts.holds:
+        first, last = hold[0], hold[-1]
+        resumed = last.closed_at if last.closed_because == RESUMED else None
+        yield axis.at(first.gate_at or first.recorded_at), axis.at(resumed) if resumed else 100.0
 
 
 def axis_of(facts: Facts) -> Axis:
@@ -174,8 +213,8 @@ def axis_of(facts: Facts) -> Axis:
 
 def _moments(facts: Facts) -> Iterable[datetime]:
     yield facts.run.ended_at or facts.now
-    if facts.stop:
-        yield facts.stop.gate_at or facts.stop.recorded_at
+    for stop in facts.stops:
+        yield stop.gate_at or stop.recorded_at
     for effect in facts.effects:
         yield effect.settled_at or effect.declared_at
     for refusal in facts.refusals:

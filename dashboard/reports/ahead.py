@@ -21,13 +21,19 @@ SAID = 20  # effects that get a sentence of their own here; the others are count
 
 def will_it_do_more(t: Teller) -> Iterator[Claim]:
     doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t), *deliveries.queued(t)]
-    if t.run.status == RunStatus.ABANDONED and not doing:
-        yield say("We no longer wait or act. Outside work may continue.", lead="No.")
+    abandoned = t.run.status == RunStatus.ABANDONED
+    if abandoned:
+        seqs = t.rows.seqs("run.abandoned")
+        yield say("We no longer wait or act. Outside work may continue.", *seqs, lead="No.")
     elif not doing:
         yield say("No further action is scheduled.", *t.rows.seqs("run.unknown", *ENDS), lead="No.")
     for number, claim in enumerate(doing):
         yield say(
-            claim.text, *claim.lines, lead="" if number else "Yes.", stress=claim.stress, effect=claim.effect
+            claim.text,
+            *claim.lines,
+            lead="" if number or abandoned else "Yes.",
+            stress=claim.stress,
+            effect=claim.effect,
         )
     yield from _not_looked_up(t)
     if t.run.ungateable:
@@ -37,12 +43,16 @@ def will_it_do_more(t: Teller) -> Iterator[Claim]:
 def _as_a_run(t: Teller) -> Iterator[Claim]:
     status, stop = t.run.status, t.rows.in_force
     if status == RunStatus.ACTIVE:
-        yield say("The run is active and may start new work.", *t.rows.seqs("run.admitted"))
+        resumed = t.rows.seqs("run.resumed")[-1:]
+        yield say("The run is active and may start new work.", *(resumed or t.rows.seqs("run.admitted")))
     elif status == RunStatus.PAUSED:
         yield say("The run is held and can be resumed by a new decision.", *t.rows.seqs("run.paused"))
     elif status in DRAINING and stop is not None:
         until = f"until {t.at(stop.deadline_at)}"
-        yield say(f"It waits for work in flight {until}; then the stop times out.", t.rows.effective_line)
+        then = (
+            "leases are fenced and the run is paused" if status == RunStatus.PAUSING else "the stop times out"
+        )
+        yield say(f"It waits for work in flight {until}; then {then}.", t.rows.line_of(stop))
     elif status == RunStatus.CANCELLING_TIMEOUT:
         text = "It goes on waiting: work in flight ends when its holder reports, or when its lease runs out."
         yield say(text, *t.rows.seqs("stop.timed_out"))
@@ -98,6 +108,7 @@ def _not_looked_up(t: Teller) -> Iterator[Claim]:
     alone = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if not e.next_check_at]
     for effect in alone[:SAID]:
         why = "the look-ups have ended" if effect.check_until else "its kind has none"
+        why = "the run was abandoned" if t.run.status == RunStatus.ABANDONED else why
         text = (
             f"No look-up of {name_of(effect)} is scheduled: {why}. A later report still counts as evidence."
         )
@@ -171,5 +182,7 @@ def _repairs(t: Teller) -> Iterator[Claim]:
 def _go_on(t: Teller) -> Iterator[Claim]:
     if t.run.status == RunStatus.ACTIVE:
         yield say("Stop the run, if no new work is wanted.")
+    elif t.run.status == RunStatus.PAUSED:
+        yield say("Resume the run by a decision of its own, once no effect must wait; or stop it for good.")
     elif t.rows.in_force and t.run.status in (RunStatus.CANCELLED, RunStatus.UNKNOWN, RunStatus.ABANDONED):
         yield say("Start a new run from this evidence, if the work is still wanted: this one does not go on.")

@@ -123,7 +123,7 @@ def sentence_of(t: Teller, ended_as: str) -> str:
         deadline=t.at(stop.deadline_at) if stop else "",
         effects=_doubtful(rows),
         effects_are=words.count(counted("effect", Settlement.UNKNOWN), "effect is", "effects are"),
-        who=words.clean(rows.names.get(stop.actor, stop.actor)) if stop else "",
+        who=words.clean(rows.names.get(stop.actor, stop.actor)) if stop else "a stop above it",
         need="approval, execution or verification",
         done=words.count(counted("effect", Settlement.CONFIRMED, Settlement.PARTIAL), "effect"),
         not_done=counted("effect", Settlement.NOT_APPLIED, Settlement.NOT_STARTED),
@@ -190,7 +190,13 @@ def _stop(rows: Rows, stop: StopRequest) -> StopFacts:
         joined=joined,
         pressed_says=pressed_says(pressed, joined),
         presses=[PressFacts(p.at, p.actor, p.via, p.answer, p.note) for p in mine],
+        replaces=words.listed([f"stop #{one.number} ({one.mode})" for one in _milder(rows, stop)]),
     )
+
+
+def _milder(rows: Rows, stop: StopRequest) -> list[StopRequest]:
+    """The stops that this one superseded."""
+    return [one for one in rows.stops if one.superseded_by_id == stop.pk]
 
 
 def pressed_says(pressed: int, joined: int) -> str:

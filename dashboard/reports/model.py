@@ -105,6 +105,7 @@ class StopFacts:
     joined: int
     pressed_says: str
     presses: list[PressFacts]
+    replaces: str = ""
 
 
 @dataclass(frozen=True)

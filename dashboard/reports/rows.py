@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from django.db.models import (
@@ -27,7 +28,9 @@ from django.db.models import (
     Subquery,
     Sum,
     When,
+    Window,
 )
+from django.db.models.functions import RowNumber
 
 from effects.models import Delivery, Effect, Settlement
 from effects.models import Report as ReportRow
@@ -45,6 +48,7 @@ from runs.models import (
     StopRequest,
     Worker,
 )
+from runs.stops import RESUMED
 
 from .queries import counted, first, name_actors, newest, only_where, outcome_and_final, plain, read_run
 
@@ -67,6 +71,9 @@ MOMENTS = (
     "run.unknown",
     "run.abandoned",
     "run.paused",
+    "run.resumed",
+    "stop.superseded",
+    "stop.deadline_forced",
     "stop.fenced",
     "stop.quiet",
     "stop.timed_out",
@@ -75,7 +82,10 @@ MOMENTS = (
 SETTLING = tuple(f"effect.{value.lower()}" for value in Settlement.values)
 DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
 NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
-FIRSTS = ("withheld_first", "withheld_last", "after_end", "tried_first", "unexplained_first", "retry_line")
+FIRSTS = (
+    *("withheld_first", "withheld_last", "held_first", "after_end", "tried_first"),
+    *("unexplained_first", "retry_line"),
+)
 TRIES_TO_END = ("completion.refused", "failure.refused")
 
 
@@ -102,22 +112,46 @@ class Rows:
 
     @property
     def stop(self) -> StopRequest | None:
-        """The newest stop that took effect on this run; one of a finished run if there is no other."""
+        """The newest stop that took effect on this run; one of a finished run if there is no other.
+
+        It may be over: superseded it is not, ended by a resume perhaps.
+        """
         effective = [stop for stop in self.stops if not stop.finished_before]
         return next(iter(effective or self.stops), None)
 
     @property
     def in_force(self) -> StopRequest | None:
-        """The stop, if it refused anything at all: not one that came after the end."""
-        stop = self.stop
-        return stop if stop is not None and stop.gate_at and not stop.finished_before else None
+        """The stop that holds the run or that ended it: none that came after the end or was resumed."""
+        last = self.holds[-1][-1] if self.holds else None
+        return last if last is not None and last.closed_because != RESUMED else None
+
+    @cached_property
+    def holds(self) -> list[list[StopRequest]]:
+        """Each time that the run was held, oldest first: the stops of it, a stronger one behind a weaker."""
+        found: list[list[StopRequest]] = []
+        for stop in sorted(self.stops, key=lambda stop: stop.number):
+            if stop.gate_at is None or stop.finished_before:
+                continue
+            if found and found[-1][-1].superseded_by_id == stop.pk:
+                found[-1].append(stop)
+            else:
+                found.append([stop])
+        return found
+
+    @property
+    def chain(self) -> list[StopRequest]:
+        """The stops of the hold that lasts, the first one first; empty when the run is not held."""
+        return self.holds[-1] if self.in_force is not None else []
 
     @property
     def effective_line(self) -> int:
-        """The line with which the stop took effect; a later number is a later moment. 0: no stop."""
-        stop = self.in_force
-        mine = [line.seq for line in self.all_of(*EFFECTIVE) if stop is None or line.stop_id == stop.pk]
-        return min(mine, default=0) if stop else 0
+        """The line with which the run was held; a later number is a later moment. 0: it is not held."""
+        return self.line_of(self.chain[0]) if self.chain else 0
+
+    def line_of(self, stop: StopRequest) -> int:
+        """The line with which this stop took effect."""
+        mine = [line.seq for line in self.all_of(*EFFECTIVE) if line.stop_id == stop.pk]
+        return min(mine, default=0)
 
     @property
     def final_line(self) -> int:
@@ -128,6 +162,16 @@ class Rows:
     def all_of(self, *kinds: str) -> list[Any]:
         """The read lines of these kinds, oldest first."""
         return sorted((line for kind in kinds for line in self.by_kind[kind]), key=lambda line: line.seq)
+
+    @property
+    def leaks(self) -> list[Any]:
+        """The lines of permits that were opened although a stop was in force: a breach."""
+        stopped = [(line.seq, line.current_version or 0) for line in self.all_of(*EFFECTIVE)]
+        return [
+            line
+            for line in self.all_of("permit.opened")
+            if any(seq < line.seq and version >= (line.carried_version or 0) for seq, version in stopped)
+        ]
 
     def seqs(self, *kinds: str) -> list[int]:
         return [line.seq for line in self.all_of(*kinds)][:CITED]
@@ -145,8 +189,11 @@ class Rows:
     # the eight queries --------------------------------------------------------------------------
 
     def _read_presses(self) -> list[Press]:
-        presses = Press.objects.filter(stop__run=self.run).select_related("stop")
-        return list(presses.order_by("-stop_id", "pk")[:PRESSES])
+        """The first presses of each stop, so that one that was pressed often hides none before it."""
+        turn = Window(RowNumber(), partition_by=F("stop_id"), order_by=F("pk").asc())
+        presses = Press.objects.filter(stop__run=self.run).select_related("stop").annotate(turn=turn)
+        chosen = presses.order_by("turn", "-stop_id")[:PRESSES]
+        return sorted(chosen, key=lambda press: (-press.stop.number, press.pk))
 
     def _read_effects(self) -> list[Any]:
         lines = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
@@ -174,25 +221,29 @@ class Rows:
         return sorted(chosen, key=lambda refusal: (refusal.first_at, refusal.pk))
 
     def _of_stop(self) -> Q:
-        """Refusals at the version of the stop or a later one."""
-        stop = self.in_force
-        return Q(current_version__gte=stop.version_after) if stop else Q(pk__isnull=True)
+        """Refusals at the version from which the run is held, or a later one."""
+        return Q(current_version__gte=self.chain[0].version_after) if self.chain else Q(pk__isnull=True)
 
     def after_stop(self, refusal: Refusal) -> bool:
         """The same of a row that was read."""
-        stop = self.in_force
-        return bool(stop and (refusal.current_version or 0) >= (stop.version_after or 0))
+        first = self.chain[0] if self.chain else None
+        return bool(first and (refusal.current_version or 0) >= (first.version_after or 0))
 
     def _read_in_flight(self) -> Iterable[InFlight]:
         about = Effect.objects.filter(run=self.run, key=OuterRef("permit__effect_key"))
         lines = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("permit__effect_key"))
-        rows = InFlight.objects.filter(stop=self.in_force).annotate(
+        rows = self._listed().annotate(
             effect_id=Subquery(about.values("pk")[:1]),
             effect_title=Subquery(about.values("title")[:1]),
             settlement=Subquery(about.values("settlement")[:1]),
             line=newest(lines.filter(kind__in=SETTLING).order_by("-seq")),
         )
         return rows.select_related("permit__step").order_by("pk")[:IN_FLIGHT]
+
+    def _listed(self) -> QuerySet[InFlight]:
+        """What the stops of this hold have listed; a permit in two lists once, as it stood first."""
+        lists = InFlight.objects.filter(stop__in=self.chain)
+        return lists.exclude(Exists(lists.filter(permit=OuterRef("permit"), pk__lt=OuterRef("pk"))))
 
     def _read_tally(self) -> tuple[dict[str, dict[str, Any]], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """Everything that is counted, the workers and the issued versions: one statement."""
@@ -217,6 +268,7 @@ class Rows:
         lines = Evidence.objects.filter(stream=self.run.pk)
         withheld = lines.filter(kind="step.withheld")
         tried = lines.filter(kind__in=TRIES_TO_END)
+        held = lines.filter(kind="step.held")
         odd = lines.filter(kind="step.unknown", step_id__in=self._unexplained())
         yield counted("step", Step.objects.filter(**mine), "status", Count("pk"))
         yield counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
@@ -239,12 +291,14 @@ class Rows:
         yield counted("sent", permits.exclude(op_class__in=INCONSEQUENTIAL), "guard", Count("pk"))
         yield counted("open", permits.filter(state=PermitState.OPEN), "worker", Count("pk"))
         yield counted("press", Press.objects.filter(stop=self.stop), "answer", Count("pk"))
-        yield counted("in_flight", InFlight.objects.filter(stop=self.in_force), "state_then", Count("pk"))
+        yield counted("in_flight", self._listed(), "state_then", Count("pk"))
         yield counted("late", lines.filter(kind__in=LATE), "kind", Count("seq"))
         yield counted("leak", self._leaks(), "kind", Count("seq"))
         yield counted("withheld", withheld, "kind", Count("seq"))
         yield counted("withheld_first", withheld, "kind", Min("seq"))
         yield counted("withheld_last", withheld, "kind", Max("seq"))
+        yield counted("held", held, "kind", Count("seq"))
+        yield counted("held_first", held, "kind", Min("seq"))
         yield counted("tried", tried, "kind", Count("seq"))
         yield counted("tried_first", tried, "stream", Min("seq"))
         yield counted("unexplained", self._unexplained(), "status", Count("pk"))
@@ -262,25 +316,29 @@ class Rows:
         return Step.objects.filter(~Exists(doubted), run=self.run, status=StepStatus.UNKNOWN)
 
     def _leaks(self) -> QuerySet[Evidence]:
-        """Permits of the ordinary guard that were opened after the stop, at its version or an older one.
+        """Permits of the ordinary guard that were opened behind the line of a stop, at its version or an
+        older one; of any stop, also of one that was resumed since.
 
         By line number, which is given under the run's lock, and by version: no clock is asked.
         """
-        stop = self.in_force
         lines = Evidence.objects.filter(stream=self.run.pk)
-        if stop is None:
+        if not self.holds:
             return lines.none()
-        effective = lines.filter(stop_id=stop.pk, kind__in=EFFECTIVE).order_by("seq").values("seq")[:1]
+        ended = Evidence.objects.filter(
+            stream=self.run.pk,
+            kind__in=EFFECTIVE,
+            seq__lt=OuterRef("seq"),
+            current_version__gte=OuterRef("carried_version"),
+        )
         others = Permit.objects.filter(run=self.run).exclude(guard="ordinary").values("pk")
-        opened = lines.filter(kind="permit.opened", carried_version__lte=stop.version_after)
-        return opened.filter(seq__gt=Subquery(effective)).exclude(permit_id__in=others)
+        return lines.filter(Exists(ended), kind="permit.opened").exclude(permit_id__in=others)
 
     def _read_lines(self) -> QuerySet[Evidence]:
         """The run's moments, late reports, breaches, and each line that a claim may cite."""
         lines = Evidence.objects.filter(stream=self.run.pk)
         late = lines.filter(kind__in=LATE).order_by("seq").values("seq")[:LATE_ROWS]
         leaks = self._leaks().order_by("seq").values("seq")[:CLAIMS]
-        listed = InFlight.objects.filter(stop=self.in_force).values("permit_id")
+        listed = InFlight.objects.filter(stop__in=self.chain).values("permit_id")
         of_permit = Q(effect_key="", kind__startswith="permit.", permit_id__in=listed)
         chosen = Q(kind__in=MOMENTS) | Q(seq__in=late) | Q(seq__in=leaks) | of_permit
         bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("seq"))

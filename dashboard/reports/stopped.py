@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dashboard import words
 from effects.models import Settlement
-from runs.models import RunStatus
+from runs.models import FINAL, Mode, RunStatus, StepStatus, StopRequest
+from runs.stops import RESUMED
 
 from . import deliveries
 from .model import Claim
@@ -14,9 +15,21 @@ from .rows import CITED
 from .sentences import names_of, refusals, unobserved
 from .teller import ENDS, Teller, say
 
+MEANS: dict[str, str] = {
+    Mode.PAUSE: "new work is held from version {version}.",
+    Mode.CANCEL: "new work is refused from version {version}.",
+    Mode.ABANDON: "new work is refused from version {version}, and nothing is waited for any more.",
+}
+LATE: dict[str, str] = {
+    Mode.PAUSE: "what was still in flight counts as unknown, and the run was paused.",
+    Mode.CANCEL: "work in flight had not ended. New work stays refused.",
+}
+WAITING = (StepStatus.PENDING, StepStatus.RETRY_WAIT, StepStatus.WAITING_APPROVAL)
+
 
 def what_stopped(t: Teller) -> Iterator[Claim]:
-    yield from _of_the_stop(t)
+    yield from _of_the_stops(t)
+    yield from _held(t)
     yield from _withheld(t)
     yield from _refused(t)
     yield from _tried_to_end(t)
@@ -25,20 +38,64 @@ def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _new_work(t)
 
 
-def _of_the_stop(t: Teller) -> Iterator[Claim]:
-    rows, stop = t.rows, t.rows.stop
-    if stop is None:
+def _of_the_stops(t: Teller) -> Iterator[Claim]:
+    """Each stop that took effect, in its order, with what came of it; then those after the end."""
+    rows = t.rows
+    if not rows.stops:
         yield say(f"No stop was requested. {_how_it_ended(t)}", *rows.seqs(*ENDS))
-    elif stop.finished_before:
+    for hold in rows.holds:
+        for stop in hold:
+            yield from _effective(t, stop)
+        yield from _then(t, hold)
+    for stop in [stop for stop in rows.stops if stop.finished_before]:
         after = f"Stop #{stop.number} came after the run had ended, and had nothing left to refuse."
         yield say(f"{after} {_how_it_ended(t)}", rows.count("after_end"), *rows.seqs(*ENDS))
-    else:
-        since = f"Stop #{stop.number} took effect at {t.at(stop.gate_at)}:"
-        yield say(f"{since} new work is refused from version {stop.version_after}.", rows.effective_line)
-    if stop is not None and stop.timed_out_at:
-        late = f"It timed out at {t.at(stop.timed_out_at)}: work in flight had not ended."
-        late += " New work stays refused."
-        yield say(late, *rows.seqs("stop.timed_out"))
+
+
+def _effective(t: Teller, stop: StopRequest) -> Iterator[Claim]:
+    named = f"Stop #{stop.number}" if stop.mode == Mode.CANCEL else f"Stop #{stop.number} ({stop.mode})"
+    since = f"{named} took effect at {t.at(stop.gate_at)}:"
+    yield say(f"{since} {MEANS[stop.mode].format(version=stop.version_after)}", t.rows.line_of(stop))
+    mine = [
+        line for line in t.rows.all_of("stop.timed_out", "stop.deadline_forced") if line.stop_id == stop.pk
+    ]
+    forced = [line for line in mine if line.kind == "stop.deadline_forced"]
+    if forced:
+        yield say(f"A person let its deadline pass at {t.at(forced[0].at)}.", forced[0].seq)
+    if stop.timed_out_at:
+        late = f"It timed out at {t.at(stop.timed_out_at)}: {LATE[stop.mode]}"
+        yield say(late, *[line.seq for line in mine if line.kind == "stop.timed_out"])
+
+
+def _then(t: Teller, hold: list[StopRequest]) -> Iterator[Claim]:
+    """ "The run was paused, then cancelled", and how a pause ended."""
+    first, last = hold[0], hold[-1]
+    if len(hold) > 1:
+        ended = t.run.status in FINAL
+        after = [words.WAS[stop.mode] if ended else f"asked to {stop.mode}" for stop in hold[1:]]
+        text = f"The run was {words.WAS[first.mode]}, then {words.listed(after)}."
+        yield say(f"{text} The stronger stop replaced the milder one.", *t.rows.seqs("stop.superseded"))
+    if last.closed_because == RESUMED:
+        mine = [line for line in t.rows.all_of("run.resumed") if line.stop_id == last.pk]
+        text = f"It was resumed by a decision at {t.at(last.closed_at)}: new work was admitted again"
+        yield say(f"{text} from version {(last.version_after or 0) + 1}.", *[line.seq for line in mine])
+
+
+def _held(t: Teller) -> Iterator[Claim]:
+    number = t.rows.count("held")
+    if number:
+        claims = words.count(number, "claim was", "claims were")
+        first = t.rows.count("held_first")
+        yield say(
+            f"{claims} given back by a pause before anything was sent; the steps kept their place.", first
+        )
+    if t.run.status == RunStatus.PAUSED:
+        waiting = t.rows.count("step", *WAITING)
+        if waiting:
+            yield say(
+                f"{words.count(waiting, 'step waits', 'steps wait')} for a resume.",
+                *t.rows.seqs("run.paused"),
+            )
 
 
 def _how_it_ended(t: Teller) -> str:
@@ -108,12 +165,12 @@ def _never_started(t: Teller) -> Iterator[Claim]:
 
 
 def _new_work(t: Teller) -> Iterator[Claim]:
-    if t.stop is None:
+    if not t.rows.holds:
         return
     found = t.rows.count("leak")
     text = f"New work found after quiescing: {found} by our gates.{unobserved(t.run.ungateable)}"
     if not found:
-        yield say(text, t.rows.effective_line)
+        yield say(text, *(t.rows.line_of(hold[0]) for hold in t.rows.holds[:CITED]))
         return
-    opened = [line for line in t.rows.all_of("permit.opened") if line.seq > t.rows.effective_line]
+    opened = t.rows.leaks
     yield say(text, *[line.seq for line in opened[:CITED]], stress="This must not happen.")

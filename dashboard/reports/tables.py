@@ -218,8 +218,8 @@ def _late(t: Teller, line: Any) -> LateRow:
 def new_work(t: Teller) -> NewWork:
     found = t.rows.count("leak")
     tools = [words.clean(tool) for tool in t.run.ungateable]
-    opened = [line.seq for line in t.rows.all_of("permit.opened") if line.seq > t.rows.effective_line]
-    if t.stop is None:
+    opened = [line.seq for line in t.rows.leaks]
+    if not t.rows.holds:
         return NewWork(
             0, f"No stop took effect, so there is no “after”.{unobserved(t.run.ungateable)}", [], tools
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 FORBIDDEN = ("cancelled successfully", "successfully cancelled", "rolled back", "undone", "all clear")
 
@@ -272,6 +273,15 @@ SILENCE = "Silence is not proof that it stopped; it will be refused if it return
 SILENCE_OF_MANY = "Silence is not proof that they stopped; whoever returns will be refused."
 
 
+# Actors that are nobody: Allstop itself, and whoever holds the machine.
+OURS = {"system": "Allstop", "system:set-up": "the set-up", "system:restore": "a restore"}
+
+MISSING = (
+    "Restored from a backup taken {taken}; what was recorded between {taken} and the restore at {at} is "
+    "missing here."
+)
+
+
 def run_chip(status: str, outcome: str, *, quiet: bool = False) -> Term:
     """The chip of a run: its outcome once it ended, else its status. Unknown values raise KeyError."""
     if status in {"CANCELLING", "CANCELLING_TIMEOUT"}:
@@ -279,6 +289,11 @@ def run_chip(status: str, outcome: str, *, quiet: bool = False) -> Term:
     if status in {"ACTIVE", "PAUSING", "PAUSED"}:
         return RUN[status]
     return OUTCOME[outcome]
+
+
+def moment_utc(at: datetime) -> str:
+    """29 Nov 2026, 15:02:13 UTC."""
+    return at.astimezone(UTC).strftime("%-d %b %Y, %H:%M:%S UTC")
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -416,6 +431,12 @@ EVENT = {
     "retry.due": "Retry due",
     "report.issued": "Report issued",
     "rules.changed": "Rules of the workspace changed",
+    "gate.shut": "Gate of the workspace shut",
+    "gate.released": "Gate of the workspace released",
+    "backup.restored": "Restored from a backup",
+    "run.restored": "Restored from a backup; later records are missing",
+    "link.issued": "One-time link for signing in made",
+    "link.used": "Signed in by a one-time link",
     "token.issued": "Token issued",
     "token.revoked": "Token revoked",
     "member.added": "Person added",

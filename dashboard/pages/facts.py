@@ -365,7 +365,7 @@ def name_actors(actors: Iterable[str]) -> dict[str, str]:
     ids = {actor for actor in actors if actor}
     people = {i.removeprefix("user:") for i in ids if i.startswith("user:")}
     tokens = {i.removeprefix("token:") for i in ids if i.startswith("token:")}
-    named = {i: i for i in ids} | {"system": "Allstop", "system:set-up": "the set-up"}
+    named = {i: i for i in ids} | words.OURS
     if people:
         named |= {f"user:{u.pk}": str(u) for u in User.objects.filter(pk__in=people)}
     if tokens:

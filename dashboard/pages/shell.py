@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from dashboard.pages.banner import Banner, banner_of
 from effects import review_lists
 from runs import access
 from runs.models import Membership, User, Workspace
@@ -42,6 +43,7 @@ class Shell:
     may: frozenset[str]
     nav: list[NavItem]
     release: str
+    banner: Banner | None = None
 
     @property
     def may_stop(self) -> bool:
@@ -89,6 +91,7 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
         may=may,
         nav=_nav(current, shown, _reviews(user, shown, may)),
         release=release(),
+        banner=banner_of(shown, may),
     )
 
 

@@ -21,6 +21,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat
 
+from dashboard import words
 from runs.access import NotFound
 from runs.models import Evidence, Run, Seal, Token, User
 from runs.store import Now
@@ -92,7 +93,7 @@ def name_actors(actors: Iterable[str]) -> dict[str, str]:
     people = [i.removeprefix("user:") for i in ids if i.startswith("user:")]
     tokens = [i.removeprefix("token:") for i in ids if i.startswith("token:")]
     users = User.objects.filter(pk__in=[pk for pk in people if pk.isdecimal()])
-    named = {i: i for i in ids} | {"system": "Allstop"}
+    named = {i: i for i in ids} | words.OURS
     of_people = users.values_list(Concat(Value("user:"), Cast("pk", CharField())), "name", "email")
     of_tokens = Token.objects.filter(pk__in=tokens).values_list(
         Concat(Value("token:"), "pk"), "name", Value("", CharField())

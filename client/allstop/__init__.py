@@ -15,6 +15,7 @@ from allstop.errors import (
     MustWait,
     NeverSent,
     NotApplied,
+    NotApproved,
     NotQuiet,
     PermitExpired,
     Queued,
@@ -25,6 +26,7 @@ from allstop.errors import (
     StaleVersion,
     StepEnded,
     StopRequested,
+    WaitingForApproval,
 )
 from allstop.outcome import Outcome, http_outcome
 from allstop.run import Run
@@ -40,6 +42,7 @@ __all__ = [
     "MustWait",
     "NeverSent",
     "NotApplied",
+    "NotApproved",
     "NotQuiet",
     "Outcome",
     "PermitExpired",
@@ -54,5 +57,6 @@ __all__ = [
     "StepEnded",
     "StopNotRecorded",
     "StopRequested",
+    "WaitingForApproval",
     "http_outcome",
 ]

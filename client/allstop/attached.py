@@ -14,12 +14,14 @@ from allstop.errors import (
     GateUnavailable,
     Json,
     MustWait,
+    NotApproved,
     NotQuiet,
     Refused,
     Rejected,
     RunEnded,
     StaleVersion,
     StopRequested,
+    WaitingForApproval,
 )
 from allstop.held import now
 from allstop.link import Link
@@ -90,10 +92,12 @@ class Attached:
             sys.stderr.write(f"allstop: a stop can't hold these, they run outside the gate: {names}\n")
 
     def leaving(self, error: BaseException | None) -> Talk[None]:
-        """At the end of the run's block. A stop, a gate that is away and an effect in doubt end nothing."""
+        """At the end of the run's block. A stop, a gate that is away, an effect in doubt, or one that people
+        still decide about, end nothing.
+        """
         if error is None:
             yield from self.ending("complete", None)
-        elif not isinstance(error, (Refused, GateUnavailable, MustWait)):
+        elif not isinstance(error, (Refused, GateUnavailable, MustWait, WaitingForApproval)):
             yield from self._failing_quietly(error)
 
     def ending(self, verb: str, summary: str | None) -> Talk[None]:
@@ -129,7 +133,7 @@ class Attached:
         except Refused as refusal:
             self.note(refusal)
             raise
-        except Rejected:
+        except (Rejected, NotApproved):
             raise
         except BaseException:  # no answer, or interrupted while waiting for it
             self._asks[digest] = (key, first_time)

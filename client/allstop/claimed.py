@@ -9,7 +9,7 @@ from allstop.errors import GateUnavailable, Json, LostClaim, Refused, Rejected, 
 from allstop.facts import Fact, telling
 from allstop.link import Link
 from allstop.outcome import Outcome
-from allstop.talk import Talk
+from allstop.talk import Ask, Talk, asked
 
 log = logging.getLogger("allstop")
 
@@ -34,6 +34,7 @@ class Claimed:
         self._link = link
         self._spec = {"key": key, "class": op_class} | ({"name": name} if name else {})
         self._outcomes: list[str] = []
+        self._waits = False
         self.id, self.claim_token = held
 
     def step_ref(self, key: str, name: str | None) -> Json:
@@ -44,6 +45,22 @@ class Claimed:
         """Remember what a call did, for the step's own result."""
         if outcome is not None:
             self._outcomes.append(outcome.name)
+
+    def note_waiting(self) -> None:
+        """People decide: the server took the claim back, and nobody may finish the step meanwhile."""
+        self._waits = True
+
+    def coming_back(self) -> Talk[None]:
+        """Claim it again, if people have decided and it is free."""
+        run, lease_s = self._attached, self._link.pace.lease_s
+        step = (yield from asked(Ask("GET", f"steps/{self.id}"))).data
+        if not self._waits or step.get("status") != "PENDING":
+            return
+        claim = {"worker": run.worker, "seen_version": run.version, "lease_s": lease_s}
+        run.let_go(self.claim_token)
+        data = yield from run.posting(f"steps/{self.id}/claim", claim)
+        self.claim_token, self._waits = str(data["claim_token"]), False
+        run.hold(self.claim_token)
 
     def claiming(self) -> Talk[None]:
         """Register and claim it. Raises StepEnded when it is not free."""
@@ -69,7 +86,7 @@ class Claimed:
             self._attached.let_go(self.claim_token)
 
     def _ending(self, error: BaseException | None) -> Talk[None]:
-        if isinstance(error, LostClaim):
+        if self._waits or isinstance(error, LostClaim):
             return
         body: Json = {"claim_token": self.claim_token}
         if not self._outcomes:

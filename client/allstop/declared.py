@@ -7,19 +7,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from allstop.errors import GateUnavailable, Json, MustWait, NeverSent, Queued
-from allstop.held import Judge
+from allstop.errors import GateUnavailable, Json, MustWait, NeverSent, Queued, WaitingForApproval
+from allstop.held import Judge, now
 from allstop.outcome import Outcome, plain_outcome
+from allstop.talk import Talk
 
 E = TypeVar("E", bound="Declared")
 
 _BOUNDARIES = {"model_turn": "model", "browser_action": "act", "delivery": "deliver"}
 
 
+ASK_AGAIN_S = 2.0  # how often the gate is asked while people decide
+
+
 class Declared:
     """The handle of one effect. `skipped`: the last send found the key settled."""
 
+    _owner: Any
+
     def __init__(self, spec: Json, judge: Judge) -> None:
+        self._wait_s = float(spec.pop("wait_s", 0.0))
         self._spec = spec
         self._judge = judge
         self._tried = False
@@ -35,8 +42,18 @@ class Declared:
         """The text that was declared: send these very bytes."""
         return self._spec.get("body")
 
+    def _goes_on_waiting(self, answer: Json, since: float) -> bool:
+        """Whether people decide first, and the caller wants to wait for them longer."""
+        if answer.get("known") != "waiting":
+            return False
+        self._owner.note_waiting()
+        return now() - since < self._wait_s
+
     def _known(self, answer: Json) -> Any:
         what, effect = answer.get("known"), answer.get("effect") or {}
+        if what == "waiting":
+            said = f"Effect {self.key!r} waits for people to approve it. Nothing was sent."
+            raise WaitingForApproval(said, effect, answer.get("review") or {})
         if answer.get("queued"):
             raise Queued(f"Effect {self.key!r} is queued: Allstop sends effects of this kind itself.", effect)
         if what == "settled":
@@ -64,6 +81,13 @@ class Declaring(ABC, Generic[E]):
     def step_ref(self, key: str, name: str | None) -> Json:
         """The step of a gate call: one already claimed, or one to register and claim in the same call."""
 
+    def note_waiting(self) -> None:
+        """Told when the step of a call waits for people: whoever held it holds it no longer."""
+
+    def coming_back(self) -> Talk[None]:
+        """Before the gate is asked again: a step that was claimed is claimed anew, once it is free."""
+        yield from ()
+
     @abstractmethod
     def note_outcome(self, outcome: Outcome | None) -> None:
         """Told after each call that was made or refused (None: nothing was sent)."""
@@ -80,13 +104,17 @@ class Declaring(ABC, Generic[E]):
         none_because: str | None = None,
         op_class: str = "external_write",
         amount: str | None = None,
+        approval: bool | int = False,
+        wait_s: float = 0.0,
         outcome_of: Judge = plain_outcome,
     ) -> E:
         """One change of the outside world, to be made with `.send(fn, …)`. Nothing is asked before that.
 
         key: stable, the same on every attempt, free of times and attempt numbers; give it to the provider
         too. body: the very text that is sent; its bytes are digested and stored. compensation: a kind, or
-        {"kind", "title", "body"}; or say `none_because`. outcome_of: judges what `fn` returned or raised.
+        {"kind", "title", "body"}; or say `none_because`. approval: how many people decide before it is sent
+        (True: one); wait_s: how long `send` waits for them before it raises WaitingForApproval. outcome_of:
+        judges what `fn` returned or raised.
         """
         spec = {
             "key": key,
@@ -96,6 +124,8 @@ class Declaring(ABC, Generic[E]):
             "title": title,
             "body": body,
             "amount": amount,
+            "approval": approval or None,
+            "wait_s": wait_s or None,
             "plan": plan(compensation, none_because),
         }
         return self._declared({name: value for name, value in spec.items() if value is not None}, outcome_of)

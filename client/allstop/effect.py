@@ -7,13 +7,14 @@ thread, so it can be neither forgotten nor made too early.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from allstop.declared import Declared
+from allstop.declared import ASK_AGAIN_S, Declared
 from allstop.errors import Json
-from allstop.held import Judge
+from allstop.held import Judge, now
 from allstop.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 class Effect(Declared):
     """Made by `run.effect(…)` or `step.effect(…)`. `skipped`: the last send found the key settled."""
 
+    _owner: Gated
+
     def __init__(self, owner: Gated, spec: Json, judge: Judge) -> None:
         super().__init__(spec, judge)
         self._owner = owner
@@ -31,18 +34,27 @@ class Effect(Declared):
         """Call `fn(*args, **kwargs)` if, and only if, the gate permits it now. Returns what `fn` returned.
 
         A key that is settled already: `fn` is not called, the stored result is returned. Raises MustWait
-        (sent before, outcome not known), Queued (Allstop will send it), Refused, GateUnavailable,
-        PermitExpired (nothing was sent), what `fn` raised, and ReportNotDelivered (it was called, the report
-        did not get through).
+        (sent before, outcome not known), WaitingForApproval and NotApproved (people decide, or decided),
+        Queued (Allstop will send it), Refused, GateUnavailable, PermitExpired (nothing was sent), what `fn`
+        raised, and ReportNotDelivered (it was called, the report did not get through).
         """
-        self._tried = True
-        run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
-        answer, asked_at = run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
+        since, run = now(), self._owner.run
+        answer, asked_at = self._ask()
+        while self._goes_on_waiting(answer, since):
+            time.sleep(ASK_AGAIN_S)
+            run.checkpoint()
+            run.have(self._owner.coming_back())
+            answer, asked_at = self._ask()
         if answer.get("permit") is None:
             return self._known(answer)
         permit, call = run.permit_in(answer, asked_at), functools.partial(fn, *args, **kwargs)
         value = self._owner.spend(permit, call, self._judge, keep_result=True)
         return value.result if isinstance(value, Outcome) else value
+
+    def _ask(self) -> tuple[Json, float]:
+        self._tried = True
+        run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
+        return run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
 
     def __enter__(self) -> Effect:
         return self

@@ -89,6 +89,23 @@ class MustWait(Exception):
         self.effect = effect
 
 
+class WaitingForApproval(Exception):
+    """People decide first: the effect is declared, and was not sent. Send it again later, with its key."""
+
+    def __init__(self, message: str, effect: Json, review: Json) -> None:
+        super().__init__(message)
+        self.effect = effect
+        self.review = review
+
+
+class NotApproved(Exception):
+    """People decided against this effect, or not in time. Nothing was sent; this run may go on without it."""
+
+    def __init__(self, message: str, problem: Json) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
 class Queued(Exception):
     """Effects of this kind are sent by Allstop itself: it is queued, and your function was not called."""
 
@@ -142,6 +159,8 @@ def from_problem(status: int, problem: Json) -> BaseException:
     name = str(problem.get("type", "")).rpartition("/")[2]
     if name in _REFUSALS:
         return _REFUSALS[name](_sentence(problem), problem)
+    if name == "not-approved":
+        return NotApproved(_sentence(problem), problem)
     if name == "not-quiet":
         return NotQuiet(_sentence(problem))
     if status in (401, 403):

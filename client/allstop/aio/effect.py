@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from allstop.declared import Declared
+from allstop.declared import ASK_AGAIN_S, Declared
 from allstop.errors import Json
-from allstop.held import Judge
+from allstop.held import Judge, now
 from allstop.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class AsyncEffect(Declared):
     """Made by `run.effect(…)` or `step.effect(…)`. `skipped`: the last send found the key settled."""
+
+    _owner: AsyncGated
 
     def __init__(self, owner: AsyncGated, spec: Json, judge: Judge) -> None:
         super().__init__(spec, judge)
@@ -53,6 +56,17 @@ class AsyncEffect(Declared):
             return _plain(await self._owner.spend_in_thread(permit, call, self._judge, keep_result=True))
 
     async def _ask(self) -> tuple[Json, float]:
+        """The gate's answer; asked again while people decide, as long as the caller wants to wait."""
+        since, run = now(), self._owner.run
+        answer, asked_at = await self._ask_once()
+        while self._goes_on_waiting(answer, since):
+            await asyncio.sleep(ASK_AGAIN_S)
+            run.checkpoint()
+            await run.come_back(self._owner.coming_back())
+            answer, asked_at = await self._ask_once()
+        return answer, asked_at
+
+    async def _ask_once(self) -> tuple[Json, float]:
         self._tried = True
         run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
         return await run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})

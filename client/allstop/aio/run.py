@@ -98,6 +98,10 @@ class AsyncRun(Attached, AsyncGated):
             self.scope.heard()
         super().checkpoint()
 
+    async def come_back(self, talk: Talk[None]) -> None:
+        """While people decide: claim the step again, once it is free."""
+        await self.hear(self._wire.have(talk))
+
     # -- work
 
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> AsyncStep:

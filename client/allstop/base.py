@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -11,7 +12,7 @@ from allstop.courier import Courier
 from allstop.errors import GateUnavailable, Json, Rejected
 from allstop.link import Link, Pace
 from allstop.outbox import Outbox, digest, find_folder
-from allstop.talk import Ask, Talk, asked
+from allstop.talk import Answer, Ask, Talk, asked
 from allstop.wire import Address, Wire, new_key
 
 R = TypeVar("R")
@@ -55,9 +56,16 @@ class BaseClient(ABC, Generic[R]):
         pace = Pace(heartbeat_s=heartbeat_s, report_for_s=report_for_s, lease_s=lease_s)
         self._address = Address(url, token, timeout_s=timeout_s, give_up_s=give_up_s)
         self._outbox = Outbox(find_folder(buffer, url), told_by=digest(token))
-        self._wire = Wire(self._address)
         self._courier = Courier(self._outbox, self._address)
         self._link = Link(self.worker, pace, give_up_s, self._outbox)
+
+    @functools.cached_property
+    def _wire(self) -> Wire:
+        return Wire(self._address)
+
+    def _send(self, ask: Ask) -> Answer:
+        """Ask, from any thread."""
+        return self._wire.send(ask)
 
     @abstractmethod
     def _attach(self, spec: Json) -> R:
@@ -94,9 +102,10 @@ class BaseClient(ABC, Generic[R]):
         }
         return self._attach({field: value for field, value in spec.items() if value is not None})
 
-    def _close_outbox(self) -> None:
-        self._courier.close()
+    def _close(self) -> None:
         self._outbox.close()
+        if "_wire" in vars(self):
+            self._wire.close()
 
 
 def stopping(run_id: str | None, run_key: str | None, key: str | None, words: Json) -> Talk[Json]:

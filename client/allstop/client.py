@@ -16,7 +16,7 @@ class Client(BaseClient[Run]):
     """A connection to one Allstop server; see BaseClient for its settings. Safe to share between threads."""
 
     def _attach(self, spec: Json) -> Run:
-        return Run(self._link, self._wire.send, self._courier, spec)
+        return Run(self._link, self._send, self._courier, spec)
 
     def request_stop(
         self,
@@ -31,16 +31,16 @@ class Client(BaseClient[Run]):
         words: reason, note, mode. Needs a token with stop:write. Raises StopNotRecorded unless the server
         confirmed it.
         """
-        return carry_out(stopping(run_id, run_key, key, dict(words)), self._wire.send)
+        return carry_out(stopping(run_id, run_key, key, dict(words)), self._send)
 
     def put_kind(self, name: str, definition: Json) -> Json:
         """Register or replace an effect kind with its six answers. Needs a token with kinds:write."""
-        return carry_out(registering_kind(name, definition), self._wire.send)
+        return carry_out(registering_kind(name, definition), self._send)
 
     def close(self) -> None:
         """Close the connections. Runs must have ended."""
-        self._close_outbox()
-        self._wire.close()
+        self._courier.close()
+        self._close()
 
     def __enter__(self) -> Client:
         return self

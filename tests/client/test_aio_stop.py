@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from allstop import GateUnavailable, StaleVersion, StopRequested
-from allstop.aio import AsyncClient
+from allstop.aio import AsyncClient, AsyncRun
 
 from tests.client.aworld import Call, charging, connected, outcomes, until
 from tests.client.stub import Stub, StubServer
@@ -249,18 +249,28 @@ async def test_a_step_is_finished_although_a_stop_cancelled_inside_of_it(
     assert stub.steps["s"]["status"] == "PARTIAL"
 
 
-async def test_checkpoint_raises_in_a_loop_that_awaits_nothing_of_ours(
+async def test_checkpoint_raises_once_a_stop_is_known_also_in_a_thread(
     client: AsyncClient, stub: Stub
 ) -> None:
-    turns = 0
+    raised: list[str] = []
+
+    def loop(run: AsyncRun) -> None:
+        with contextlib.suppress(StopRequested):
+            while True:
+                run.checkpoint()
+        raised.append("in a thread")
+
     with pytest.raises(StopRequested):
         async with client.run("r") as run:
+            run.checkpoint()
             stub.stop()
-            await until(lambda: stub.seen("/heartbeat$"))
-            while turns < 1_000_000:
-                turns += 1
-                run.checkpoint()
-    assert turns < 1_000_000
+            looping = asyncio.create_task(asyncio.to_thread(loop, run))
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            await looping
+            run.checkpoint()
+            pytest.fail("it went on")
+    assert raised == ["in a thread"]
 
 
 async def test_heartbeats_end_with_the_run(client: AsyncClient, stub: Stub) -> None:
@@ -287,7 +297,7 @@ async def test_no_server_no_run(buffer: Path) -> None:
 
 INTERRUPTED = """
 import asyncio, sys
-from allstop.aio import AsyncClient
+from allstop.aio import AsyncClient, AsyncRun
 async def main():
     async with AsyncClient(sys.argv[1], "als_x", buffer=False) as client, client.run("r") as run:
         print("begun", flush=True)

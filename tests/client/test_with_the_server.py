@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,112 +13,26 @@ import httpx2
 import pytest
 from allstop import (
     Client,
-    Effect,
     GateUnavailable,
     MustWait,
     NotApplied,
-    Run,
     RunEnded,
     StepEnded,
     StopRequested,
-    http_outcome,
 )
 
 from tests.client.cutting import Cutting
-from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
-from tests.processes import Process, Processes
-from tests.provider import Provider
+from tests.client.site import Site, until
 
 # ruff: noqa: PT012 - what raises is the end of the run's own block
 
 AGENT_PATH = str(Path(__file__).parents[2] / "client")
-KIND = {
-    "class": "external_write",
-    "provider": "outside",
-    "commits": "When the bank books it.",
-    "tells_apart": ["booked", "not found"],
-    "key": "The effect key.",
-    "compensation": "bank.refund",
-    "durable_before_pause": "The key.",
-    "when_unknown": "It is looked up.",
-    "check_every_s": [1],
-    "settle_window_s": 30,
-}
-
-
-@dataclass
-class Site:
-    """A running server, a bank whose look-up it may call, and an agent's token."""
-
-    processes: Processes
-    database: Database
-    web: Process
-    bank: Provider
-    token: str
-
-    def client(self, url: str = "", **settings: Any) -> Client:
-        defaults = {"worker": "w-1", "heartbeat_s": 0.3, "timeout_s": 5}
-        return Client(url or self.web.url, self.token, **{**defaults, **settings})
-
-    def see(self, path: str) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        answer = httpx2.get(f"{self.web.url}/api/v1/{path}", headers=headers, timeout=20)
-        answer.raise_for_status()
-        return answer.json()
-
-    def settlement(self, run: Run, key: str) -> str:
-        effects = self.see(f"runs/{run.id}/effects")["items"]
-        return next(str(e["settlement"]) for e in effects if e["key"] == key)
-
-    def permits(self, key: str) -> list[str]:
-        rows = self.database.rows(f"SELECT state FROM runs_permit WHERE effect_key = '{key}' ORDER BY id")
-        return [state for (state,) in rows]
-
-    def effect(self, run: Run, key: str) -> Effect:
-        return run.effect(key=key, kind="bank.charge", none_because="a test", outcome_of=http_outcome)
-
-    def charge(self, key: str) -> httpx2.Response:
-        return httpx2.post(f"{self.bank.url}/charges", json={}, headers={"Idempotency-Key": key}, timeout=60)
-
-
-@pytest.fixture(scope="module")
-def database(
-    template: SqliteTemplate | PostgresqlTemplate, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Database]:
-    made = template.copy(tmp_path_factory.mktemp("database"))
-    yield made
-    template.drop(made)
-
-
-@pytest.fixture(scope="module")
-def site(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    with Provider(folder / "bank.jsonl") as bank:
-        processes = Processes(folder, database.url, environ={"ALLSTOP_OUTBOUND_ORIGINS": bank.url})
-        try:
-            seeding = processes.start("seed", [sys.executable, "-m", "tests.client.seed"])
-            assert seeding.popen.wait(60) == 0, seeding.said()
-            site = Site(processes, database, processes.web(), bank, seeding.said().split()[-1])
-            with site.client() as client:
-                look_up = {"url": f"{bank.url}/charges?key={{key}}", "key_path": "key"}
-                client.put_kind("bank.charge", {**KIND, "lookup": look_up})
-            yield site
-        finally:
-            processes.end()
 
 
 @pytest.fixture
 def client(site: Site) -> Iterator[Client]:
     with site.client() as client:
         yield client
-
-
-def until(true: Callable[[], Any], within_s: float = 30) -> Any:
-    end = time.monotonic() + within_s
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.05)
-    return found
 
 
 def test_a_run_with_a_model_turn_a_step_and_effects_completes(site: Site, client: Client) -> None:
@@ -296,25 +207,6 @@ def test_a_frozen_server_is_no_gate_and_nothing_is_sent(site: Site) -> None:
         assert site.bank.ledger.sends("frozen:1") == 0
         site.effect(run, "frozen:1").send(site.charge, "frozen:1")
     assert site.bank.ledger.sends("frozen:1") == 1
-
-
-@pytest.mark.kill
-def test_a_report_outlasts_the_death_of_the_server(site: Site, client: Client) -> None:
-    site.bank.fault("hold_after", key="outlast:1")
-    port = int(site.web.url.rpartition(":")[2])
-    with client.run("outlast") as run:
-        sending = threading.Thread(
-            target=lambda: site.effect(run, "outlast:1").send(site.charge, "outlast:1")
-        )
-        sending.start()
-        site.bank.ledger.wait_for("held", "outlast:1")
-        site.web.kill()
-        site.bank.release()
-        site.web = site.processes.web(port=port)
-        sending.join(30)
-        assert site.settlement(run, "outlast:1") == "CONFIRMED"
-    assert site.bank.ledger.sends("outlast:1") == 1
-    assert site.see(f"runs/{run.id}")["status"] == "COMPLETED"
 
 
 AGENT = """

@@ -25,12 +25,11 @@ class AsyncClient(BaseClient[AsyncRun]):
 
     @functools.cached_property
     def _threads(self) -> Threads:
-        return Threads(self._close_rest)
+        return Threads(self._close)
 
     def _attach(self, spec: Json) -> AsyncRun:
-        send = self._wire.send
-        begin = functools.partial(self._courier.start, send)
-        return AsyncRun(self._link, self._async_wire, send, self._threads, begin, spec)
+        begin = functools.partial(self._courier.start, self._send)
+        return AsyncRun(self._link, self._async_wire, self._send, self._threads, begin, spec)
 
     async def request_stop(
         self,
@@ -57,10 +56,6 @@ class AsyncClient(BaseClient[AsyncRun]):
         await self._async_wire.close()
         await asyncio.to_thread(self._courier.close)
         self._threads.close()
-
-    def _close_rest(self) -> None:
-        self._outbox.close()
-        self._wire.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self

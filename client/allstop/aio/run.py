@@ -95,7 +95,7 @@ class AsyncRun(Attached, AsyncGated):
     def checkpoint(self) -> None:
         """Raise StopRequested (or StaleVersion) if one is known by now. Asks nobody, awaits nothing."""
         if self._halt is not None:
-            self.scope.heard()
+            self._tell_scope()
         super().checkpoint()
 
     async def come_back(self, talk: Talk[None]) -> None:
@@ -170,8 +170,12 @@ class AsyncRun(Attached, AsyncGated):
     def note(self, refusal: Refused) -> None:
         """Remember a refusal that says the run as a whole may not go on."""
         super().note(refusal)
+        if self._halt is not None:
+            self._tell_scope()
+
+    def _tell_scope(self) -> None:
         task = _this_task()
-        if self._halt is not None and task is not None and task is not self._heart:
+        if task is not None and task is not self._heart:
             self.scope.heard()
 
     # -- the heartbeat

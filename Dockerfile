@@ -16,6 +16,7 @@ COPY effects effects/
 COPY dashboard dashboard/
 COPY templates templates/
 COPY static static/
+COPY docs/problems.md docs/
 RUN python manage.py collectstatic --no-input
 
 USER allstop

@@ -200,9 +200,10 @@ def flagged(lines: list[StopLine]) -> list[Flagged]:
     found = [Flagged(newest, newest.flags, [] if older else newest.captions)]
     for line in reversed(older):
         others = [one.at * WIDE / 100 for one in lines if one is not line]
-        fits = (flag for flag in (line.flag("wide", line.word, right) for right in (False, True))
-                if _is_free(_covers(line, flag), taken, others))  # fmt: skip
-        flag = next(fits, None)
+        tries = [
+            line.flag("wide", word, right) for word in (line.word, line.short) for right in (False, True)
+        ]
+        flag = next((flag for flag in tries if _is_free(_covers(line, flag), taken, others)), None)
         if flag is not None:
             taken.append(_covers(line, flag))
         found.append(Flagged(line, [flag] if flag else [], []))

@@ -16,12 +16,13 @@ from runs.stops import STRONGER, WAITS_FOR_WORK
 
 @dataclass(frozen=True)
 class Button:
-    """A way to a form of its own; nothing happens by following it."""
+    """A way to a form of its own; nothing happens by following it. `short`: its word on a phone."""
 
     word: str
     href: str
     icon: str = ""
     css: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ def _buttons(facts: Facts, may: frozenset[str] | set[str]) -> Iterable[Button]:
     if "stop" in may and STRONGER[run.status]:
         yield Button("Escalate…", reverse("stop", args=[run.pk]), "stop", "btn-stop")
     if "stop" in may and stop is not None and may_force(facts, stop):
-        yield Button("Force the deadline now…", reverse("deadline", args=[run.pk]), "clock")
+        href = reverse("deadline", args=[run.pk])
+        yield Button("Force the deadline now…", href, "clock", short="Deadline…")
     alone = run.status in (*FINAL, RunStatus.ACTIVE)
     yield Button("Report", reverse("report", args=[run.pk]), "file-text", "" if alone else "opt")
 

@@ -345,8 +345,8 @@ class Facts:
 
 MARK: dict[str, str] = {
     Settlement.CONFIRMED: "known",
-    Settlement.NOT_APPLIED: "known",
     Settlement.PARTIAL: "partial",
+    Settlement.NOT_APPLIED: "denied",
     Settlement.DISPATCHED: "flight",
     Settlement.UNKNOWN: "unknown",
     Settlement.ACCEPTED_UNKNOWN: "unknown",

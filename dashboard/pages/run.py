@@ -221,7 +221,12 @@ def evidence_of(effect: Effect) -> str:
 
 
 def plan_of(effect: Effect) -> str:
-    """The compensation that was declared before the effect, or the declared none."""
+    """The compensation that was declared before the effect, or the declared none.
+
+    Of what did not happen there is nothing to lessen.
+    """
+    if effect.settlement in (Settlement.NOT_APPLIED, Settlement.NOT_STARTED):
+        return "not needed: it did not happen"
     try:
         plan: dict[str, Any] = json.loads(bytes(effect.plan) or b"{}")
     except ValueError:

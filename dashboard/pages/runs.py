@@ -22,11 +22,13 @@ from effects import delivery_moves
 from effects.close import outcome
 from effects.models import Effect, Settlement
 from runs.models import INCONSEQUENTIAL, Permit, Run, RunStatus, Session, StopRequest, Workspace
+from runs.stops import RESUMED
 
 SHOWN, COUNTED, SESSIONS = 25, 1000, 100
 STATUS: dict[str, tuple[str, tuple[str, ...]]] = {
     "running": ("Running", ("ACTIVE",)),
     "stopping": ("Stopping", ("PAUSING", "CANCELLING", "CANCELLING_TIMEOUT")),
+    "paused": ("Paused", ("PAUSED",)),
     "unknown": ("At rest, something unknown", ("UNKNOWN",)),
     "ended": ("Ended", ("CANCELLED", "COMPLETED", "FAILED", "ABANDONED")),
 }
@@ -95,6 +97,17 @@ class RunRow:
     elapsed_s: float
 
     @property
+    def can_resume(self) -> bool:
+        return bool(self.run.status == RunStatus.PAUSED)
+
+    @property
+    def stop_says(self) -> str:
+        """Its mode; a pause that was resumed says so."""
+        if self.stop is None:
+            return ""
+        return f"{self.stop.mode}, resumed" if self.stop.closed_because == RESUMED else self.stop.mode
+
+    @property
     def can_stop(self) -> bool:
         return bool(self.run.status == RunStatus.ACTIVE)
 
@@ -151,9 +164,10 @@ def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
 
 
 def effects_in_words(settlements: Counter[str]) -> str:
-    """`5 known · 2 unknown · 2 not started`, or that there is none."""
+    """`5 known · 1 not applied · 2 unknown · 2 not started`, or that there is none."""
     parts = [
-        (sum(settlements[state] for state in KNOWN), "known"),
+        (sum(settlements[state] for state in KNOWN) - settlements[Settlement.NOT_APPLIED], "known"),
+        (settlements[Settlement.NOT_APPLIED], "not applied"),
         (settlements[Settlement.UNKNOWN], "unknown"),
         (settlements[Settlement.ACCEPTED_UNKNOWN], "accepted unknown"),
         (settlements[Settlement.DISPATCHED], "in flight"),

@@ -50,6 +50,10 @@ class Shell:
         return "stop" in self.may
 
     @property
+    def may_resume(self) -> bool:
+        return "resume" in self.may
+
+    @property
     def is_admin(self) -> bool:
         return "admin" in self.may
 

@@ -142,9 +142,10 @@ def _by_the_stop(t: Teller) -> str:
 
 def _first_refusal(t: Teller) -> str:
     moments = [at for at in t.rows.tally["first"].values() if at]
-    if not t.stop or not t.stop.gate_at or not moments:
+    held_at = t.rows.chain[0].gate_at if t.rows.chain else None
+    if held_at is None or not moments:
         return ""
-    seconds = (min(moments) - t.stop.gate_at).total_seconds()
+    seconds = (min(moments) - held_at).total_seconds()
     return f" The first came {words.span(max(0.0, seconds))} after the stop."
 
 

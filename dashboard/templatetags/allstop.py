@@ -24,6 +24,7 @@ NIL = format_html('<span class="nil">{}</span>', DASH)
 MARKS = {
     "known": "m-known",
     "partial": "m-partial",
+    "denied": "m-denied",
     "unknown": "m-unknown",
     "none": "m-none",
     "flight": "m-flight",
@@ -177,7 +178,12 @@ def _marks(kinds: list[str], size: int) -> SafeString:
         for i, kind in enumerate(kinds)
         if kind == "partial"
     ]
-    return format_html_join("", "{}", ((part,) for part in squares + halves))
+    bars = [
+        format_html('<path class="m-denied" d="M{} {}h{}"/>', 1 + i * pitch, 1 + size / 2, size)
+        for i, kind in enumerate(kinds)
+        if kind == "denied"
+    ]
+    return format_html_join("", "{}", ((part,) for part in squares + halves + bars))
 
 
 def sample(marks: list[str], most: int) -> list[str]:
@@ -192,7 +198,8 @@ def sample(marks: list[str], most: int) -> list[str]:
 
 @register.simple_tag
 def strip(marks: list[str], label: str, size: int = 11, most: int = STRIP_MAX) -> SafeString:
-    """One mark per thing, `most` of them; filled known, half partly, dashed unknown, hollow not started."""
+    """One mark per thing, `most` of them; filled known, half partly, barred not applied, dashed unknown,
+    hollow not started."""
     shown = sample(marks, most)
     across, down = len(shown) * (size + 4), size + 2
     return format_html(

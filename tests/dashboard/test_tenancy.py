@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 OF_A_RUN = [pattern for pattern in urlpatterns if "run_id" in str(pattern.pattern)]
 OF_A_WORKSPACE = ["/runs/", "/reviews", "/first-run", "/tokens", "/stop"]
-FOR_ALL = {"account_login", "account_logout", "theme"}
+FOR_ALL = {"problem", "account_login", "account_logout", "theme"}
 
 
 @pytest.fixture

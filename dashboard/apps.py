@@ -10,3 +10,7 @@ class DashboardConfig(AppConfig):
         # Registers the checks, and makes our Celery app the one that shared tasks belong to. The package's
         # own __init__ stays empty: the demo's processes and the bootstrap import it without a server.
         from dashboard import celery, checks  # noqa: F401
+        from dashboard.notices import outbox
+        from runs import evidence
+
+        evidence.listen(outbox.EVENT_OF, outbox.heard)

@@ -15,9 +15,14 @@ PERIODIC = {
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
     "forget": {"task": "runs.tasks.forget", "schedule": 600.0},
+    "notices": {"task": "dashboard.tasks.tell", "schedule": 2.0},
+    "forget notices": {"task": "dashboard.tasks.forget_notices", "schedule": 3600.0},
 }
 # These talk to providers, and each may take seconds.
-CALLS = ("effects.tasks.execute", "effects.tasks.check", "effects.tasks.deliver")
+CALLS = (
+    *("effects.tasks.execute", "effects.tasks.check", "effects.tasks.deliver"),
+    *("dashboard.tasks.send_notices", "dashboard.tasks.send_mail"),
+)
 # A tick that nobody took in time is dropped: the next one does the same work.
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}
 

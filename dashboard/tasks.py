@@ -1,10 +1,12 @@
-"""Tasks of this room: a report is issued when its run rests. Messages are wake-ups; rows are the truth."""
+"""Tasks of this room: issue reports, send notices. Messages are wake-ups; rows are the truth."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from dashboard import reports
+from dashboard.notices import mailing, outbox, sending
+from runs import wake
 from runs.tasks import alone, each, leaving, with_own_connection
 
 
@@ -22,3 +24,44 @@ def issue_report(run_id: str) -> None:
 def issue_due() -> None:
     """Issue the reports whose message was lost. One that fails holds up no other, and is found again."""
     each(reports.issue, reports.due())
+
+
+@shared_task(name="dashboard.tasks.tell")
+@with_own_connection
+@alone
+def tell() -> None:
+    """Fan new notices out, and wake a sender for each endpoint, and for the mail, that has some due."""
+    if leaving():
+        return
+    outbox.note_past_due()
+    each(outbox.fan_out, outbox.untold())
+    for endpoint_id in sending.due():
+        wake.run_soon("dashboard.tasks.send_notices", endpoint_id)
+    if mailing.is_due():
+        wake.run_soon("dashboard.tasks.send_mail")
+
+
+@shared_task(name="dashboard.tasks.send_notices")
+@with_own_connection
+def send_notices(endpoint_id: str) -> None:
+    """Send an endpoint what is due, unless somebody does already."""
+    if not leaving():
+        sending.send_due(endpoint_id)
+
+
+@shared_task(name="dashboard.tasks.send_mail")
+@with_own_connection
+@alone
+def send_mail() -> None:
+    """Send the e-mail that is due."""
+    if not leaving():
+        mailing.send_due()
+
+
+@shared_task(name="dashboard.tasks.forget_notices")
+@with_own_connection
+@alone
+def forget_notices() -> None:
+    """Delete notices, with the log of their tries, that are older than their time."""
+    while not leaving() and outbox.forget():
+        pass

@@ -30,7 +30,8 @@ ROLE_MAY: dict[str, frozenset[str]] = {
     Role.OPERATOR: frozenset({"read", "stop", "resume", "resolve", "demo"}),
     Role.REVIEWER: frozenset({"read", "stop", "resume", "resolve", "demo", "approve", "release"}),
     Role.ADMIN: frozenset(
-        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin", "kinds", "rules"}
+        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin"}
+        | {"kinds", "rules", "notices"}
     ),
 }
 SCOPE_MAY: dict[str, frozenset[str]] = {
@@ -40,6 +41,7 @@ SCOPE_MAY: dict[str, frozenset[str]] = {
     "resume:write": frozenset({"read", "resume"}),
     "kinds:write": frozenset({"read", "kinds"}),
     "rules:write": frozenset({"read", "rules"}),
+    "notices:write": frozenset({"read", "notices"}),
     "gate:write": frozenset({"read", "stop", "release"}),
 }
 

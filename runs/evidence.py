@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -47,6 +47,27 @@ WARNINGS = frozenset({"stop.timed_out", "stop.deadline_forced"})
 AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent for seconds
 
 
+# What rooms above write beside lines of some kinds, in the same transaction; registered when they load.
+Listener = Callable[["Run | Workspace", int, Line], None]
+_listeners: dict[str, list[Listener]] = {}
+
+
+def listen(kinds: Iterable[str], listener: Listener) -> None:
+    """Have `listener(holder, seq, line)` called for each line of these kinds, under the holder's lock.
+
+    It inserts a row of its own and no more: a stop waits for it. Registered once.
+    """
+    for kind in kinds:
+        if listener not in _listeners.setdefault(kind, []):
+            _listeners[kind].append(listener)
+
+
+def _tell_listeners(holder: Run | Workspace, last_seq: int, lines: Sequence[Line]) -> None:
+    for seq, line in enumerate(lines, last_seq + 1):
+        for listener in _listeners.get(line.kind, ()):
+            listener(holder, seq, line)
+
+
 def canonical(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(
@@ -69,6 +90,7 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
         last_seq = last_line(holder.pk)
     for start in range(0, len(lines), AT_ONCE):
         _append(holder.pk, last_seq + start, lines[start : start + AT_ONCE])
+    _tell_listeners(holder, last_seq, lines)
     seq = last_seq + len(lines)
     transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
     if logged := [line for line in lines if line.kind.startswith(LOGGED)]:

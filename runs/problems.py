@@ -93,6 +93,7 @@ SCOPES = {
     "resume": "resume:write",
     "kinds": "kinds:write",
     "rules": "rules:write",
+    "notices": "notices:write",
     "release": "gate:write",
 }
 # Errors that carry their sentence as a docstring; the rooms above add their own.

@@ -1,0 +1,178 @@
+"""From what happened to who is told: the row beside the evidence line, and its fan-out.
+
+`heard()` runs in the transaction of a stop, so it inserts one row and reads nothing. All else happens
+later, in a task: a notice that nobody was told of is found again by its empty `told_at`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from effects.models import Delivery, Effect
+from runs import wake
+from runs.evidence import Line, canonical
+from runs.models import Membership, Run, StopRequest, Workspace
+from runs.store import Now, after, database_time, verb
+
+from .models import Endpoint, Event, NoMail, Notice, Posting, Subscription
+
+EVENT_OF = {
+    "stop.acknowledged": Event.STOP_RECORDED,
+    "stop.waiting": Event.STOP_RECORDED,
+    "stop.timed_out": Event.STOP_TIMED_OUT,
+    "stop.closed": Event.STOP_CLOSED,
+    "review.waiting": Event.REVIEW_WAITING,
+}
+TELL = "dashboard.tasks.tell"
+A_PASS = 200
+KEPT_FOR = timedelta(days=30)  # the log of their tries too; what happened stays in the evidence
+
+
+def heard(holder: Run | Workspace, seq: int, line: Line) -> None:
+    """Put a line's notice down in the line's own transaction."""
+    run = holder if isinstance(holder, Run) else None
+    Notice.objects.create(
+        workspace_id=run.workspace_id if run else holder.pk,
+        event=EVENT_OF[line.kind],
+        run=run,
+        stop_id=line.stop_id,
+        seq=seq,
+    )
+    transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
+
+
+# what has no line of its own: an unknown that grew old -----------------------------------------------------
+
+
+@verb
+def note_past_due(limit: int = A_PASS) -> int:
+    """A notice for each effect or delivery that is unknown for longer than ALLSTOP_UNKNOWN_DUE_S; how many.
+
+    Once for each time it became unknown: two processes that look at once come to one row.
+    """
+    rows = [
+        *_old(Effect.objects.filter(settlement="UNKNOWN"))[:limit],
+        *_old(Delivery.objects.filter(state="UNKNOWN"))[:limit],
+    ]
+    notices = [
+        Notice(
+            workspace_id=workspace,
+            event=Event.UNKNOWN_PAST_DUE,
+            run_id=run,
+            subject=subject,
+            subject_at=since,
+        )
+        for subject, run, workspace, since in rows
+    ]
+    Notice.objects.bulk_create(notices, ignore_conflicts=True)
+    return len(notices)
+
+
+def _old(rows: Any) -> Any:
+    told = Notice.objects.filter(
+        event=Event.UNKNOWN_PAST_DUE, subject=OuterRef("pk"), subject_at=OuterRef("unknown_since")
+    )
+    old = rows.filter(unknown_since__lte=after(-settings.ALLSTOP_UNKNOWN_DUE_S)).exclude(
+        run__status="ABANDONED"
+    )
+    found = old.filter(~Exists(told)).order_by("unknown_since")
+    return found.values_list("pk", "run_id", "run__workspace_id", "unknown_since")
+
+
+# fan-out ---------------------------------------------------------------------------------------------------
+
+
+def untold(limit: int = A_PASS) -> list[str]:
+    """Notices that nobody was told of yet, oldest first."""
+    return list(
+        Notice.objects.filter(told_at__isnull=True).order_by("pk").values_list("pk", flat=True)[:limit]
+    )
+
+
+@verb
+def fan_out(notice_id: str) -> None:
+    """Queue a notice for each endpoint and person who asked for its event; again changes nothing."""
+    rows = Notice.objects.select_for_update(no_key=True).filter(pk=notice_id, told_at__isnull=True)
+    notice = rows.first()
+    if notice is None:
+        return
+    postings = [Posting(notice=notice, endpoint=one, next_at=Now()) for one in _endpoints(notice)]
+    postings += [Posting(notice=notice, user_id=one, next_at=Now()) for one in _people(notice)]
+    Posting.objects.bulk_create(postings, batch_size=500)
+    Notice.objects.filter(pk=notice.pk).update(told_at=Now(), body=body_of(notice))
+
+
+def _endpoints(notice: Notice) -> list[Endpoint]:
+    """Those in force that were there when it happened."""
+    rows = Endpoint.objects.filter(
+        workspace_id=notice.workspace_id, off_at__isnull=True, created_at__lte=notice.at
+    )
+    return [one for one in rows.order_by("pk") if notice.event in one.events]
+
+
+def _people(notice: Notice) -> list[int]:
+    """Members of the workspace who asked for this event by e-mail, and did not switch all of it off."""
+    member = Membership.objects.filter(
+        user_id=OuterRef("user_id"), workspace_id=notice.workspace_id, user__is_active=True
+    )
+    none = NoMail.objects.filter(pk=OuterRef("user_id"))
+    rows = Subscription.objects.filter(Exists(member), ~Exists(none), workspace_id=notice.workspace_id)
+    asked = rows.order_by("user_id").values_list("user_id", "events")
+    return [user_id for user_id, events in asked if notice.event in events]
+
+
+def body_of(notice: Notice) -> str:
+    """A CloudEvents 1.0 document: ids, status, versions and a link. No names, no bodies, no secrets."""
+    return canonical(
+        {
+            "specversion": "1.0",
+            "id": notice.pk,
+            "source": f"/workspaces/{notice.workspace_id}",
+            "type": f"allstop.{notice.event}",
+            "time": notice.at.isoformat(),
+            "subject": notice.stop_id or notice.subject or notice.run_id or notice.workspace_id,
+            "datacontenttype": "application/json",
+            "data": _data(notice),
+        }
+    )
+
+
+def _data(notice: Notice) -> dict[str, Any]:
+    """What is true of it now, which may be more than when it happened: `as_of` says when that was read."""
+    run = Run.objects.filter(pk=notice.run_id).first()
+    stop = StopRequest.objects.filter(pk=notice.stop_id).first()
+    told: dict[str, Any] = {"workspace_id": notice.workspace_id, "url": link_to(notice)}
+    told["as_of"] = database_time().isoformat()
+    if run is not None:
+        told |= {"run_id": run.pk, "run_status": run.status, "run_version": run.cancel_version}
+    if stop is not None:
+        told |= {"stop_id": stop.pk, "stop_number": stop.number, "stop_mode": stop.mode}
+        told |= {"stop_closed_because": stop.closed_because}
+    if notice.subject:
+        told |= {"unknown_id": notice.subject, "unknown_since": _iso(notice.subject_at)}
+    return told
+
+
+def _iso(moment: Any) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def link_to(notice: Notice) -> str:
+    """Where a person reads more; it asks for the sign-in."""
+    origin = settings.ALLSTOP_ORIGINS[0].rstrip("/") if settings.ALLSTOP_ORIGINS else ""
+    if notice.run_id:
+        return f"{origin}/runs/{notice.run_id}/"
+    return f"{origin}/runs/"
+
+
+def forget(most: int = 500) -> int:
+    """Delete the oldest notices that are older than KEPT_FOR, with their log; how many rows went."""
+    old = Notice.objects.filter(at__lt=database_time() - KEPT_FOR).order_by("at")
+    ids = list(old.values_list("pk", flat=True)[:most])
+    return Notice.objects.filter(pk__in=ids).delete()[0] if ids else 0

@@ -282,8 +282,23 @@ MISSING = (
 )
 
 
-def run_chip(status: str, outcome: str, *, quiet: bool = False) -> Term:
-    """The chip of a run: its outcome once it ended, else its status. Unknown values raise KeyError."""
+HELD_BACK = Term(
+    "ACTIVE",
+    "Held at the gate",
+    "Every gate refuses it: its workspace’s gate was shut since it was admitted. Once that gate is open, a "
+    "pause and a resume of its own let it go on.",
+    "st-paused",
+    "st-paused",
+)
+
+
+def run_chip(status: str, outcome: str, *, quiet: bool = False, held_back: bool = False) -> Term:
+    """The chip of a run: its outcome once it ended, else its status. Unknown values raise KeyError.
+
+    `held_back`: an active run that a gate above it refuses.
+    """
+    if held_back and status == "ACTIVE":
+        return HELD_BACK
     if status in {"CANCELLING", "CANCELLING_TIMEOUT"}:
         return RUN["QUIET"] if quiet else RUN[status]
     if status in {"ACTIVE", "PAUSING", "PAUSED"}:

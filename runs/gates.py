@@ -76,8 +76,14 @@ def standing(workspace_id: str) -> Standing:
     )
 
 
+def holds_back(workspace: Workspace, run: Run) -> bool:
+    """Whether every gate refuses this run of it since the gate shut, though the run is active."""
+    passed = workspace.gate == Gate.OPEN and workspace.epoch == run.admitted_epoch
+    return bool(run.status == RunStatus.ACTIVE and not passed)
+
+
 def held_back(runs: QuerySet[Run], workspace: Workspace) -> QuerySet[Run]:
-    """Of these runs of the workspace, the active ones that its gate refuses, also after a release."""
+    """Of these runs of the workspace, those that it holds back."""
     at_epoch = Q() if workspace.gate == Gate.SHUT else ~Q(admitted_epoch=workspace.epoch)
     return runs.filter(at_epoch, status=RunStatus.ACTIVE)
 

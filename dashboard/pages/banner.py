@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from dashboard import words
 from dashboard.pages.facts import name_actors
-from dashboard.words import moment_utc
+from dashboard.restored import missing
 from runs import gates
 from runs.models import Gate, Restore, Workspace
 
@@ -29,10 +28,10 @@ def banner_of(workspace: Workspace | None, may: frozenset[str]) -> Banner | None
     stop = gates.standing_stops(workspace.pk).first()
     if stop is None:
         return Banner("The gate is shut", "Nobody recorded why. No run may start new work.", "Look at it")
-    since = moment_utc(stop.recorded_at)
+    since = words.moment_utc(stop.recorded_at)
     if stop.via == gates.RESTORED:
         restore = Restore.objects.order_by("-pk").first()
-        says = f"{missing(restore)} " if restore else ""
+        says = f"{missing(restore.taken_at, restore.restored_at)} " if restore else ""
         says += "No run may start new work until an admin opens the gate."
         return Banner(
             "Restored from a backup.", says, "Open…" if "admin" in may else "Look at it", stop.number
@@ -40,14 +39,3 @@ def banner_of(workspace: Workspace | None, may: frozenset[str]) -> Banner | None
     who = words.clean(name_actors([stop.actor])[stop.actor])
     says = f"Since {since}, by {who} (stop #{stop.number}). No run of this workspace may start new work."
     return Banner("The gate is shut.", says, "Release…" if "release" in may else "Look at it", stop.number)
-
-
-def missing(restore: Restore) -> str:
-    """The sentence that every page and report has for what a restore lost."""
-    return words.MISSING.format(taken=moment_utc(restore.taken_at), at=moment_utc(restore.restored_at))
-
-
-def missing_for(admitted_at: datetime) -> str:
-    """The same for a run that was admitted then; "" when no restore came after it."""
-    restore = Restore.objects.filter(restored_at__gte=admitted_at).order_by("-pk").first()
-    return missing(restore) if restore else ""

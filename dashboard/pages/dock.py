@@ -10,6 +10,7 @@ from django.urls import reverse
 from dashboard import words
 from dashboard.pages.facts import Facts
 from dashboard.pages.stages import clock, presses
+from runs import gates
 from runs.models import FINAL, RunStatus, StopRequest
 from runs.stops import STRONGER, WAITS_FOR_WORK
 
@@ -54,6 +55,8 @@ def _without_a_stop(facts: Facts) -> tuple[str, str]:
     flying = words.count(facts.settlements["DISPATCHED"], "effect")
     begun = f"{words.count(facts.queued, 'step')} queued, {flying} in flight."
     head = "This run may start new work" if run.status == RunStatus.ACTIVE else "This run has ended"
+    if gates.holds_back(run.workspace, run):
+        head = "Every gate refuses this run"
     return head, " ".join(part for part in (ended or begun, _resumed(facts)) if part)
 
 

@@ -34,6 +34,7 @@ from effects.models import Delivery, Effect, Review, Settlement
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,
+    OperationClass,
     Permit,
     PermitState,
     Refusal,
@@ -117,7 +118,7 @@ class Facts:
         """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
         told |= {"leak": Counter(), "sent": Counter(), "refused": Counter()}
-        told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter()}
+        told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter(), "turn": Counter()}
         mine = {"run": self.run}
         steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
         messages = _rows("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
@@ -128,8 +129,10 @@ class Facts:
         consequential = Permit.objects.filter(**mine).exclude(op_class__in=INCONSEQUENTIAL)
         sent = _rows("sent", consequential, "guard", Count("pk"))
         permits = _rows("permit", Permit.objects.filter(**mine), "state", Count("pk"))
+        asked = Permit.objects.filter(**mine, op_class=OperationClass.MODEL_TURN)
+        turns = _rows("turn", asked.exclude(state=PermitState.NOT_SENT), "op_class", Count("pk"))
         workers = _rows("worker", self._workers(), "holds", Count("pk"))
-        more = (messages, effects, refusals, refused, leaks, sent, permits, workers)
+        more = (messages, effects, refusals, refused, leaks, sent, permits, workers, turns)
         for what, state, number in steps.union(*more, all=True):
             told[what][state] += number
         return told
@@ -184,6 +187,11 @@ class Facts:
     def open_permits(self) -> int:
         """How many actions are in flight."""
         return self._counts["permit"][PermitState.OPEN]
+
+    @property
+    def model_turns(self) -> int:
+        """How many model turns were begun."""
+        return self._counts["turn"].total()
 
     @property
     def workers_total(self) -> int:

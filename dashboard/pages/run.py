@@ -23,9 +23,10 @@ from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signe
 from dashboard.pages.stages import Stage, clock, holds, stages
 from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
+from dashboard.restored import missing_for
 from dashboard.words import Term
 from effects.models import Effect, Settlement
-from runs import access
+from runs import access, gates
 from runs.evidence import topics_of
 from runs.models import Evidence, Refusal, Run, RunStatus, Worker
 
@@ -64,7 +65,9 @@ class RunPage:
         self.may_stop = shell.may_stop or owns
         self.may = shell.may | ({"stop"} if owns else set())
         quiet = bool(facts.stop and facts.stop.quiet_at)
-        self.chip = words.run_chip(run.status, facts.outcome, quiet=quiet)
+        self.held_back = gates.holds_back(run.workspace, run)
+        self.chip = words.run_chip(run.status, facts.outcome, quiet=quiet, held_back=self.held_back)
+        self.missing = missing_for(run.admitted_at)
         self.sentence = sentence(facts, self.chip)
         self.topic = topics_of(run)[0]
 

@@ -21,6 +21,7 @@ from dashboard.words import Term
 from effects import delivery_moves
 from effects.close import outcome
 from effects.models import Effect, Settlement
+from runs import gates
 from runs.models import INCONSEQUENTIAL, Permit, Run, RunStatus, Session, StopRequest, Workspace
 from runs.stops import RESUMED
 
@@ -117,7 +118,7 @@ class RunList:
 
     def __init__(self, asked: Filter, now: datetime) -> None:
         self.asked, self.now = asked, now
-        page = asked.rows().select_related("session")
+        page = asked.rows().select_related("session", "workspace")
         if asked.before:
             page = page.filter(pk__lt=asked.before)
         if asked.top:
@@ -158,7 +159,12 @@ def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
     for run in runs:
         mine, stop = settled[run.pk], stops.get(run.pk)
         ending = outcome(run.status, list(mine), deliveries=messages[run.pk], consequential=run.pk in sent)
-        term = words.run_chip(run.status, ending, quiet=bool(stop and stop.quiet_at))
+        term = words.run_chip(
+            run.status,
+            ending,
+            quiet=bool(stop and stop.quiet_at),
+            held_back=gates.holds_back(run.workspace, run),
+        )
         elapsed = ((run.ended_at or now) - run.admitted_at).total_seconds()
         yield RunRow(run, term, marks(mine), effects_in_words(mine), stop, elapsed)
 

@@ -42,7 +42,9 @@ def will_it_do_more(t: Teller) -> Iterator[Claim]:
 
 def _as_a_run(t: Teller) -> Iterator[Claim]:
     status, stop = t.run.status, t.rows.in_force
-    if status == RunStatus.ACTIVE:
+    if t.rows.held_back:
+        yield say(words.HELD_BACK.sentence, *t.rows.seqs("run.admitted"))
+    elif status == RunStatus.ACTIVE:
         resumed = t.rows.seqs("run.resumed")[-1:]
         yield say("The run is active and may start new work.", *(resumed or t.rows.seqs("run.admitted")))
     elif status == RunStatus.PAUSED:

@@ -104,7 +104,7 @@ def stamp(report: Report) -> str:
 
 def _term(rows: Rows, ended_as: str) -> words.Term:
     quiet = bool(rows.in_force and rows.in_force.quiet_at)
-    return words.run_chip(rows.run.status, ended_as, quiet=quiet)
+    return words.run_chip(rows.run.status, ended_as, quiet=quiet, held_back=rows.held_back)
 
 
 def word_of(rows: Rows, ended_as: str) -> str:
@@ -229,6 +229,8 @@ def method(t: Teller) -> list[str]:
         "Evidence lines are chained by hash: the chain shows a changed line, not one that was never written.",
         "An issued version never changes. Evidence that comes later is told by the next one.",
     ]
+    if t.rows.missing:
+        said.insert(0, t.rows.missing)
     if t.run.drill:
         said.insert(0, "This run was a drill: what went wrong in it was made to go wrong.")
     return said
@@ -246,6 +248,7 @@ def matters(rows: Rows, ended_as: str) -> str:
         "late": rows.count("late"),
         **({"deliveries": rows.tally["delivery"]} if rows.tally["delivery"] else {}),
         "stops": [_moments(stop) for stop in rows.stops],
+        **({"missing": rows.missing} if rows.missing else {}),
     }
     return digest(canonical(told))
 

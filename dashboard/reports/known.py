@@ -77,6 +77,7 @@ def what_is_uncertain(t: Teller) -> Iterator[Claim]:
         *(_still_flying(t, effect) for effect in t.rows.settled_as(Settlement.DISPATCHED)),
         *(_accepted(effect) for effect in t.rows.settled_as(Settlement.ACCEPTED_UNKNOWN)),
         *_uncertain_inside(t),
+        *_missing(t),
     ]
     yield from claims or [say("No effect is uncertain.", *t.rows.seqs("run.cancelled"))]
     yield from deliveries.unknown(t)
@@ -104,6 +105,12 @@ def _accepted(effect: Any) -> Claim:
     text = "Two people accepted that it cannot be determined."
     lines = (effect.sent, effect.looked, effect.line)
     return say(text, *lines, lead=f"{name_of(effect)}.", effect=effect.pk)
+
+
+def _missing(t: Teller) -> Iterator[Claim]:
+    """Stops, dispatches and reports of that time: nobody here knows of them."""
+    if t.rows.missing:
+        yield say(t.rows.missing, *t.rows.seqs("run.restored"))
 
 
 def _uncertain_inside(t: Teller) -> Iterator[Claim]:

@@ -331,7 +331,8 @@ class Report:
     def term(self) -> Term:
         """Chip, icon and class of the outcome (of the status while the run has not ended)."""
         quiet = bool(self.stop and self.stop.quiet_at)
-        return words.run_chip(self.status, self.outcome, quiet=quiet)
+        held_back = self.word == words.HELD_BACK.word
+        return words.run_chip(self.status, self.outcome, quiet=quiet, held_back=held_back)
 
     @property
     def messages(self) -> str:

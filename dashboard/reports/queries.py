@@ -23,7 +23,7 @@ from django.db.models.functions import Cast, Concat
 
 from dashboard import words
 from runs.access import NotFound
-from runs.models import Evidence, Run, Seal, Token, User
+from runs.models import Evidence, Restore, Run, Seal, Token, User
 from runs.store import Now
 
 
@@ -31,6 +31,7 @@ def read_run(run_id: str) -> Any:
     """The run with its newest line, its newest seal and the database's clock; NotFound if none."""
     lines = Evidence.objects.filter(stream=OuterRef("pk")).order_by("-seq")
     seals = Seal.objects.filter(stream=OuterRef("pk")).order_by("-upto_seq")
+    restores = Restore.objects.filter(restored_at__gte=OuterRef("admitted_at")).order_by("-pk")
     run = (
         Run.objects.filter(pk=run_id)
         .select_related("workspace", "session")
@@ -39,6 +40,8 @@ def read_run(run_id: str) -> Any:
             last_seq=newest(lines),
             sealed_seq=Subquery(seals.values("upto_seq")[:1]),
             sealed_head=Subquery(seals.values("head")[:1]),
+            restored_from=Subquery(restores.values("taken_at")[:1]),
+            restored_at=Subquery(restores.values("restored_at")[:1]),
         )
         .first()
     )

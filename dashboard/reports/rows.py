@@ -32,8 +32,10 @@ from django.db.models import (
 )
 from django.db.models.functions import RowNumber
 
+from dashboard.restored import missing
 from effects.models import Delivery, Effect, Settlement
 from effects.models import Report as ReportRow
+from runs import gates
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,
@@ -71,6 +73,7 @@ MOMENTS = (
     "run.unknown",
     "run.abandoned",
     "run.paused",
+    "run.restored",
     "run.resumed",
     "stop.superseded",
     "stop.deadline_forced",
@@ -109,6 +112,18 @@ class Rows:
         self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
         self.names = self._read_names()
         self.by_kind = self._by_kind()
+
+    @property
+    def held_back(self) -> bool:
+        """Whether every gate refuses the run, though it is active: the one above it was shut."""
+        return gates.holds_back(self.run.workspace, self.run)
+
+    @property
+    def missing(self) -> str:
+        """What a restore lost of this run, in a sentence; "" when there was none since its admission."""
+        if self.run.restored_at is None:
+            return ""
+        return missing(self.run.restored_from, self.run.restored_at)
 
     @property
     def stop(self) -> StopRequest | None:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery
 
 from dashboard import words
+from dashboard.restored import missing_for
 from effects.models import Report as ReportRow
 from runs.access import SYSTEM, NotFound
 from runs.evidence import Line, canonical, digest, last_line, record, seal
@@ -143,6 +144,7 @@ def read(run_id: str, version: int | None = None) -> dict[str, Any]:
         "digest": row.digest if row else None,
         "names": name_actors(_actors(told)),
         "versions": [plain(one) for one in versions],
+        "missing": missing_for(Run.objects.values_list("admitted_at", flat=True).get(pk=run_id)),
     }
     return {**told, "issue": beside}
 

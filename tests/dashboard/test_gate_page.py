@@ -1,0 +1,114 @@
+"""The gate's page: shut with one press, released with a reason, and said on every page meanwhile."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+
+from runs import access, gates
+from runs.models import Press, Restore, StopRequest, Workspace
+from runs.presses import Wish
+from runs.store import database_time
+from tests.dashboard.scenes import an_admin, browser, text_of
+from tests.worlds import World, fresh
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PAGES = ("/runs/", "/first-run", "/people", "/tokens", "/stop", "/gate", "/reviews")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def shut(client: Client, **fields: str) -> str:
+    """The sentence that the press is answered with."""
+    answer = client.post(
+        "/gate/shut", {"key": "k-1", "reason": "cost", "note": "prices", **fields}, follow=True
+    )
+    assert answer.redirect_chain[0][0].startswith("/gate?workspace=")
+    return text_of(answer.content.decode())
+
+
+def gate_of(world: World) -> str:
+    return Workspace.objects.get(pk=world.workspace.pk).gate
+
+
+def test_alice_shuts_the_gate_and_every_page_says_who_and_when(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    world.opened(run)
+    before = text_of(alice.get("/gate").content.decode())
+    assert "1 run that may start new work now is refused at every gate, at once." in before
+    assert "1 action is in flight and may still complete." in before
+    assert "Stop #1 recorded. No run of Finance may start new work" in shut(alice)
+    assert gate_of(world) == "SHUT"
+    for path in (*PAGES, f"/runs/{run.pk}/", f"/runs/{run.pk}/report", f"/runs/{run.pk}/evidence"):
+        said = text_of(browser(world.bob).get(path).content.decode())
+        assert re.search(r"The gate is shut\. Since \d.* UTC, by Alice \(stop #1\)", said), path
+        assert "The gate is shut" not in text_of(browser(world.mallory).get(path).content.decode()), path
+    assert "A reviewer or an admin of this workspace releases it." in text_of(
+        alice.get("/gate").content.decode()
+    )
+
+
+def test_bob_releases_it_with_a_reason_and_is_told_what_that_does_not_do(world: World) -> None:
+    run, bob = world.run(), browser(world.bob)
+    shut(browser(world.alice))
+    stop = StopRequest.objects.get()
+    page = text_of(bob.get("/gate").content.decode())
+    assert "Releasing starts nothing. 0 paused runs stay paused until resumed one by one." in page
+    assert "1 run was active when it shut and stays refused: pause and resume it to let it go on." in page
+    blank = bob.post("/gate/release", {"stop": stop.pk, "reason": " "})
+    assert (blank.status_code, gate_of(world)) == (422, "SHUT")
+    assert "a release needs a reason" in blank.content.decode()
+    other = bob.post("/gate/release", {"stop": "stp_0", "reason": "right"}, follow=True)
+    assert "Another stop holds this gate by now" in text_of(other.content.decode())
+    released = bob.post("/gate/release", {"stop": stop.pk, "reason": "right again"}, follow=True)
+    assert "The gate is open. Nothing was started by this" in text_of(released.content.decode())
+    assert (gate_of(world), fresh(stop).closed_because) == ("OPEN", "released")
+    assert "Every gate refuses it" in text_of(bob.get(f"/runs/{run.pk}/").content.decode())
+
+
+def test_a_second_press_joins_and_nothing_that_can_not_be_read_refuses_one(world: World) -> None:
+    shut(browser(world.alice))
+    said = shut(browser(world.bob), key="", reason="<b>", note="n" * 9000, deadline_s="-1")
+    assert "The gate is shut already, by stop #1. Your request was added to it." in said
+    assert (StopRequest.objects.count(), Press.objects.count()) == (1, 2)
+
+
+def test_roles_decide_and_a_foreign_workspace_is_not_there(world: World) -> None:
+    dana, mallory, alice = browser(world.dana), browser(world.mallory), browser(world.alice)
+    assert dana.post("/gate/shut", {}).status_code == 403
+    foreign = mallory.post(f"/gate/shut?workspace={world.workspace.slug}", {})
+    assert (foreign.status_code, gate_of(world)) == (404, "OPEN")
+    shut(alice)
+    assert alice.post("/gate/release", {"reason": "mine"}).status_code == 403
+    theirs = mallory.post(f"/gate/release?workspace={world.workspace.slug}", {"reason": "mine"})
+    assert (theirs.status_code, gate_of(world)) == (404, "SHUT")
+    assert browser().post("/gate/shut", {})["Location"].startswith("/sign-in?next=")
+
+
+def test_after_a_restore_an_admin_opens_and_pages_say_what_is_missing(world: World) -> None:
+    run = world.run()
+    restorer, wish = access.Actor("system:restore", via="restore"), Wish(mode="pause", reason="restore")
+    gates.shut_gate(world.workspace, restorer, wish, database_time())
+    taken_at = datetime(2026, 11, 29, 12, tzinfo=UTC)
+    Restore.objects.create(taken_at=taken_at, restored_at=database_time(), digest="d")
+    bob, erin = browser(world.bob), browser(an_admin(world))
+    missing = "Restored from a backup taken 29 Nov 2026, 12:00:00 UTC; what was recorded between"
+    for path in ("/runs/", "/gate", f"/runs/{run.pk}/", f"/runs/{run.pk}/report"):
+        assert missing in text_of(bob.get(path).content.decode()), path
+    assert bob.post("/gate/release", {"reason": "right"}).status_code == 403
+    assert "Stops that were acknowledged after the backup are lost" in text_of(
+        erin.get("/gate").content.decode()
+    )
+    erin.post("/gate/release", {"reason": "all is there"})
+    assert gate_of(world) == "OPEN"
+    for path in (f"/runs/{run.pk}/", f"/runs/{run.pk}/report"):
+        assert missing in text_of(bob.get(path).content.decode()), path
+    later = world.run("later")
+    for path in (f"/runs/{later.pk}/", f"/runs/{later.pk}/report"):
+        assert missing not in text_of(bob.get(path).content.decode()), path

@@ -5,7 +5,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import allstop
+import allstop.aio
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,8 +57,9 @@ def test_every_link_of_a_document_leads_to_a_file(name: str) -> None:
 def test_python_in_a_document_compiles_and_imports_what_the_client_has(name: str) -> None:
     for source in re.findall(r"^```python\n(.*?)^```$", text(name), re.DOTALL | re.MULTILINE):
         imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-        names = [alias.name for node in imports if node.module == "allstop" for alias in node.names]
-        assert [each for each in names if each not in allstop.__all__] == []
+        for module in (allstop, allstop.aio):
+            named = [alias.name for node in imports if node.module == module.__name__ for alias in node.names]
+            assert [each for each in named if each not in module.__all__] == []
 
 
 def test_the_page_for_operators_has_every_variable_that_is_read_and_no_other() -> None:

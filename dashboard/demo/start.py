@@ -110,7 +110,8 @@ class World:
         """Nothing of the server's: no database, no secret key, no proxy between processes on loopback."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
         found_at = os.pathsep.join([str(ROOT), str(ROOT / "client")])
-        return kept | {"ALLSTOP_URL": self.url, "PYTHONUNBUFFERED": "1", "PYTHONPATH": found_at}
+        mine = {"ALLSTOP_URL": self.url, "ALLSTOP_BUFFER": str(self.folder / "buffer")}
+        return kept | mine | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": found_at}
 
 
 WORLDS: dict[str, World] = {}

@@ -271,7 +271,7 @@ def test_these_triggers_are_in_force() -> None:
         *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),
         *(f"{table}_{rule}" for table in appended for rule in ("kept", "stays")),
         *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
-        *("effect_stays", "effect_intent_stays"),
+        *("effect_stays", "effect_intent_stays", "delivery_stays", "delivery_message_stays"),
         *("review_moments_stay", "review_stays", "approval_ends_once", "approval_stays"),
     }
 

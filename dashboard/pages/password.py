@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from dashboard.pages.link import BY_LINK
 from dashboard.pages.shell import person_of, signed_in
 from runs.models import User
 
@@ -23,11 +24,13 @@ from runs.models import User
 def password_page(request: HttpRequest) -> HttpResponse:
     """/password : GET the form, POST the new password. It ends every other sign-in of this person."""
     person = person_of(request)
-    shown = SetPasswordForm if person.password_once else PasswordChangeForm
+    knows_none = person.password_once or BY_LINK in request.session
+    shown = SetPasswordForm if knows_none else PasswordChangeForm
     form = shown(person, request.POST or None)
     if request.method == "POST" and form.is_valid():
         keep(form.save(commit=False))
         update_session_auth_hash(request, person)
+        request.session.pop(BY_LINK, None)
         messages.info(request, "Your password is changed. Any other sign-in of yours has ended.")
         return redirect(onward(request))
     status = 422 if request.method == "POST" else 200

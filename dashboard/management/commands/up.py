@@ -86,6 +86,7 @@ class Greeting:
                 raise CommandError(f"The server started, but its first page answers {status or 'nothing'}.")
             if not self.options["no_demo"]:
                 self.demo = start_demo(self.url, self.options["demo_password_file"])
+            keep_address(settings.ALLSTOP_DATA, self.url)
             self.command.stdout.write(f"Allstop is ready at {self.url}")
             self.command.stdout.flush()
         except Exception as error:
@@ -233,6 +234,12 @@ def cut_off() -> None:
     """What is still in flight becomes unknown when its lease runs out, and is looked up."""
     logging.getLogger(__name__).error("Ended with work in flight: it did not end in time.")
     os._exit(1)
+
+
+def keep_address(data: Path, url: str) -> None:
+    """Where this data folder is served, for `signin`; a folder that can't be written has none."""
+    with contextlib.suppress(OSError):
+        (data / "address").write_text(f"{url}\n")
 
 
 def keep_log(data: Path) -> None:

@@ -22,6 +22,8 @@ from allstop.errors import (
     Refused,
     Rejected,
     ReportNotDelivered,
+    RetryNotDue,
+    RetryRefused,
     RunEnded,
     StaleVersion,
     StepEnded,
@@ -31,6 +33,7 @@ from allstop.errors import (
 from allstop.outcome import Outcome, http_outcome
 from allstop.run import Run
 from allstop.step import Step
+from allstop.turn import Turn
 
 __version__ = "0.1.0"
 
@@ -50,6 +53,8 @@ __all__ = [
     "Refused",
     "Rejected",
     "ReportNotDelivered",
+    "RetryNotDue",
+    "RetryRefused",
     "Run",
     "RunEnded",
     "StaleVersion",
@@ -57,6 +62,7 @@ __all__ = [
     "StepEnded",
     "StopNotRecorded",
     "StopRequested",
+    "Turn",
     "WaitingForApproval",
     "http_outcome",
 ]

@@ -18,6 +18,7 @@ from allstop.errors import (
     NotQuiet,
     Refused,
     Rejected,
+    RetryNotDue,
     RunEnded,
     StaleVersion,
     StopRequested,
@@ -133,7 +134,7 @@ class Attached:
         except Refused as refusal:
             self.note(refusal)
             raise
-        except (Rejected, NotApproved):
+        except (Rejected, NotApproved, RetryNotDue):
             raise
         except BaseException:  # no answer, or interrupted while waiting for it
             self._asks[digest] = (key, first_time)

@@ -30,6 +30,7 @@ class Declared:
         self._spec = spec
         self._judge = judge
         self._tried = False
+        self._step_id = ""
         self.skipped = False
 
     @property
@@ -41,6 +42,19 @@ class Declared:
     def body(self) -> str | None:
         """The text that was declared: send these very bytes."""
         return self._spec.get("body")
+
+    def _noted(self, answer: Json) -> Json:
+        """Keep which step it has, for a retry."""
+        self._step_id = str((answer.get("effect") or {}).get("step_id") or self._step_id)
+        return answer
+
+    def _retrying(self, delay_s: float, max_tries: int | None) -> tuple[str, Json]:
+        """The question for another try. Raises NeverSent before the first."""
+        if not self._step_id:
+            raise NeverSent(f"Effect {self.key!r} was not sent yet: there is nothing to try again.")
+        run = self._owner.run
+        body = {"worker": run.worker, "seen_version": run.version, "delay_s": float(delay_s)}
+        return f"steps/{self._step_id}/retry", body | ({"max_tries": max_tries} if max_tries else {})
 
     def _goes_on_waiting(self, answer: Json, since: float) -> bool:
         """Whether people decide first, and the caller wants to wait for them longer."""

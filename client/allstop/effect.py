@@ -54,7 +54,16 @@ class Effect(Declared):
     def _ask(self) -> tuple[Json, float]:
         self._tried = True
         run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
-        return run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
+        answer, asked_at = run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
+        return self._noted(answer), asked_at
+
+    def retry(self, *, delay_s: float = 0, max_tries: int | None = None) -> Json:
+        """Ask for another try in `delay_s`, under the same key; `send` again once it is due.
+
+        Returns the step: `due_at` says when. Raises RetryRefused (it may have happened, only a worker's word
+        denies it, or it was tried often enough), Refused, GateUnavailable, NeverSent.
+        """
+        return self._owner.run.have(self._owner.run.posting(*self._retrying(delay_s, max_tries)))
 
     def __enter__(self) -> Effect:
         return self

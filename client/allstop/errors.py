@@ -106,6 +106,21 @@ class NotApproved(Exception):
         self.problem = problem
 
 
+class RetryRefused(Exception):
+    """No other try: it may have happened, only a worker's word denies it, or it was tried often enough.
+
+    Nothing was scheduled. Have it looked up, or let a person decide.
+    """
+
+    def __init__(self, message: str, problem: Json) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+class RetryNotDue(Exception):
+    """Another try is scheduled, and its time has not come. Nothing was sent; send it again when it is due."""
+
+
 class Queued(Exception):
     """Effects of this kind are sent by Allstop itself: it is queued, and your function was not called."""
 
@@ -153,12 +168,18 @@ _REFUSALS: dict[str, type[Refused]] = {
     "lost-claim": LostClaim,
 }
 
+_NO_RETRY = ("blind-retry", "retry-unverified", "retry-too-old", "retries-used-up")
+
 
 def from_problem(status: int, problem: Json) -> BaseException:
     """The exception for an answer of 400 and above. `problem` is the RFC 9457 document, possibly empty."""
     name = str(problem.get("type", "")).rpartition("/")[2]
     if name in _REFUSALS:
         return _REFUSALS[name](_sentence(problem), problem)
+    if name == "retry-not-due":
+        return RetryNotDue(_sentence(problem))
+    if name in _NO_RETRY:
+        return RetryRefused(_sentence(problem), problem)
     if name == "not-approved":
         return NotApproved(_sentence(problem), problem)
     if name == "not-quiet":

@@ -14,6 +14,7 @@ from allstop.errors import Json, Refused
 from allstop.held import Judge
 from allstop.outcome import plain_outcome
 from allstop.permit import Permit
+from allstop.turn import Turn
 
 if TYPE_CHECKING:
     from allstop.run import Run
@@ -65,16 +66,24 @@ class Gated(Declaring[Effect]):
         """Run one model turn behind the gate. Let `fn` return an Outcome to report its usage."""
         return self.ask("model_turn", fn, *args, **kwargs)
 
+    def turn(self) -> Turn:
+        """One model turn that notes what it makes and spends: `turn.send(stream, prompt, turn)`."""
+        return Turn(self)
+
     def read(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one read behind the gate."""
         return self.ask("read", fn, *args, **kwargs)
 
     def ask(self, op_class: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` under a permit that belongs to no effect. Its return value is not stored."""
+        return self.asked(op_class, functools.partial(fn, *args, **kwargs), plain_outcome)
+
+    def asked(self, op_class: str, call: Callable[[], T], judge: Judge) -> T:
+        """`ask`, judged by `judge`."""
         answer, asked_at = self.run.ask_gate(f"runs/{self.run.id}/permits", self._permit_body(op_class))
-        permit, call = self.run.permit_in(answer, asked_at), functools.partial(fn, *args, **kwargs)
+        permit = self.run.permit_in(answer, asked_at)
         with self.step_of(permit) as step:
-            return step.spend(permit, call, plain_outcome, keep_result=False)
+            return step.spend(permit, call, judge, keep_result=False)
 
     def spend(self, permit: Permit, call: Callable[[], T], judge: Judge, *, keep_result: bool) -> T:
         """Use a permit for one call, with its claim kept alive by the heartbeat."""

@@ -168,12 +168,14 @@ def _body(outcome: Outcome, *, keep_result: bool) -> Json:
         "result": outcome.result if keep_result else None,
         "items": outcome.items,
         "usage": outcome.usage,
+        "spend": outcome.spend or None,
     }
     kept = {name: part for name, part in parts.items() if part is not None and _fits(part)}
     lost = [name for name, part in parts.items() if part is not None and name not in kept]
     note = f"Not kept, because not JSON of at most 64 KiB: {', '.join(lost)}." if lost else None
     kept["detail"] = _clean(" ".join(words for words in (outcome.detail, note) if words))
     kept["provider_ref"] = _clean(outcome.provider_ref or "")
+    kept["partial_output"] = outcome.partial_output
     return {"outcome": outcome.name} | {name: part for name, part in kept.items() if part not in ("", None)}
 
 

@@ -17,7 +17,9 @@ class Outcome:
     """One report. Return it from the function you send when a plain value doesn't say enough.
 
     name: applied · partial · not_applied · unknown. result: JSON, at most 64 KiB; given back for this key
-    later. items: the parts of a batch. usage: what a model turn spent, e.g. {"input_tokens": 812}.
+    later. items: the parts of a batch. usage: what the provider says of the call, e.g. {"input_tokens": 812}.
+    Of a model turn: spend (model, tokens_in, tokens_out, cost), and the partial_output of one that was cut
+    off; see Turn.
     """
 
     name: str
@@ -26,6 +28,8 @@ class Outcome:
     items: list[Any] | None = None
     detail: str | None = None
     usage: dict[str, Any] | None = None
+    spend: dict[str, Any] | None = None
+    partial_output: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:

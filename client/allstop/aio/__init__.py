@@ -12,5 +12,6 @@ from allstop.aio.effect import AsyncEffect
 from allstop.aio.permit import AsyncPermit
 from allstop.aio.run import AsyncRun
 from allstop.aio.step import AsyncStep
+from allstop.aio.turn import AsyncTurn
 
-__all__ = ["AsyncClient", "AsyncEffect", "AsyncPermit", "AsyncRun", "AsyncStep"]
+__all__ = ["AsyncClient", "AsyncEffect", "AsyncPermit", "AsyncRun", "AsyncStep", "AsyncTurn"]

@@ -69,7 +69,13 @@ class AsyncEffect(Declared):
     async def _ask_once(self) -> tuple[Json, float]:
         self._tried = True
         run, step = self._owner.run, self._owner.step_ref(self.key, self._spec.get("title"))
-        return await run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
+        answer, asked_at = await run.ask_gate(f"runs/{run.id}/effects", {**self._spec, "step": step})
+        return self._noted(answer), asked_at
+
+    async def retry(self, *, delay_s: float = 0, max_tries: int | None = None) -> Json:
+        """Ask for another try in `delay_s`, as Effect.retry does."""
+        run = self._owner.run
+        return await run.had(run.posting(*self._retrying(delay_s, max_tries)))
 
     async def __aenter__(self) -> AsyncEffect:
         return self

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from allstop.aio.effect import AsyncEffect
 from allstop.aio.permit import AsyncPermit
 from allstop.aio.threads import Abandoned
+from allstop.aio.turn import AsyncTurn
 from allstop.claimed import Claimed
 from allstop.declared import Declaring, from_arguments
 from allstop.errors import Json, Refused
@@ -73,6 +74,10 @@ class AsyncGated(Declaring[AsyncEffect]):
         """Run one model turn behind the gate. Let `fn` return an Outcome to report its usage."""
         return await self.ask("model_turn", fn, *args, **kwargs)
 
+    def turn(self) -> AsyncTurn:
+        """One model turn that notes what it makes and spends: `await turn.send(stream, prompt, turn)`."""
+        return AsyncTurn(self)
+
     async def read(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one read behind the gate."""
         return await self.ask("read", fn, *args, **kwargs)
@@ -81,12 +86,16 @@ class AsyncGated(Declaring[AsyncEffect]):
         self, op_class: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run `fn` under a permit that belongs to no effect. Its return value is not stored."""
+        value: T = await self.asked(op_class, functools.partial(fn, *args, **kwargs), plain_outcome)
+        return value
+
+    async def asked(self, op_class: str, call: Callable[[], Any], judge: Judge) -> Any:
+        """`ask`, judged by `judge`."""
         with self.run.scope.send():
             answer, asked_at = await self._ask_for(op_class)
-            permit, call = self.run.permit_in(answer, asked_at), functools.partial(fn, *args, **kwargs)
+            permit = self.run.permit_in(answer, asked_at)
             async with self.step_of(permit) as step:
-                value: T = await step.spend(permit, call, plain_outcome, keep_result=False)
-                return value
+                return await step.spend(permit, call, judge, keep_result=False)
 
     async def in_thread(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run one read with a sync function, in a thread."""

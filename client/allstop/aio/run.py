@@ -102,6 +102,10 @@ class AsyncRun(Attached, AsyncGated):
         """While people decide: claim the step again, once it is free."""
         await self.hear(self._wire.have(talk))
 
+    async def had(self, talk: Talk[T]) -> T:
+        """Have a conversation, in this task."""
+        return await self.hear(self._wire.have(talk))
+
     # -- work
 
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> AsyncStep:
@@ -140,11 +144,12 @@ class AsyncRun(Attached, AsyncGated):
 
     async def ask_gate(self, path: str, body: Json) -> tuple[Json, float]:
         """See `asking`. Cancelled while it waits, the answer is still heard, and its permit given back."""
-        question = self._wire.later(self._wire.have(self.asking(path, body)))
+        question = self._wire.start(self._wire.have(self.asking(path, body)))
         try:
             return await self.hear(asyncio.shield(question))
         except asyncio.CancelledError:
-            self._wire.later(self._give_back(question, own_step="key" in body["step"]))
+            back = self._give_back(question, own_step="key" in body["step"])
+            self._wire.leave(self._wire.start(back))
             raise
 
     async def _give_back(self, question: asyncio.Task[tuple[Json, float]], *, own_step: bool) -> None:

@@ -9,7 +9,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass, PermitState, RunStatus, StepStatus
 
-from . import deliveries
+from . import decisions, deliveries
 from .model import Claim
 from .rows import CITED
 from .sentences import NO_RETRY, RETRY_AFTER, is_planned, name_of, names_of, quoted, short, unobserved
@@ -20,7 +20,8 @@ SAID = 20  # effects that get a sentence of their own here; the others are count
 
 
 def will_it_do_more(t: Teller) -> Iterator[Claim]:
-    doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t), *deliveries.queued(t)]
+    doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t)]
+    doing += [*deliveries.queued(t), *decisions.waits(t)]
     abandoned = t.run.status == RunStatus.ABANDONED
     if abandoned:
         seqs = t.rows.seqs("run.abandoned")
@@ -122,7 +123,8 @@ def _not_looked_up(t: Teller) -> Iterator[Claim]:
 
 
 def what_a_person_can_do(t: Teller) -> Iterator[Claim]:
-    claims = [*_settle(t), *_contradictions(t), *_parts(t), *_workers(t), *_repairs(t), *_go_on(t)]
+    claims = [*_settle(t), *_contradictions(t), *_parts(t), *decisions.decide(t)]
+    claims += [*_workers(t), *_repairs(t), *_go_on(t)]
     yield from claims or [say("Nothing here needs a person.")]
 
 

@@ -249,6 +249,7 @@ def matters(rows: Rows, ended_as: str) -> str:
         **({"deliveries": rows.tally["delivery"]} if rows.tally["delivery"] else {}),
         "stops": [_moments(stop) for stop in rows.stops],
         **({"missing": rows.missing} if rows.missing else {}),
+        **({"reviews": [(r.effect_key, r.closed_as, r.given) for r in rows.reviews]} if rows.reviews else {}),
     }
     return digest(canonical(told))
 

@@ -9,7 +9,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass
 
-from . import deliveries
+from . import decisions, deliveries
 from .model import Claim
 from .rows import CITED
 from .sentences import GROUND, NOT_PROOF, classes, look_up_says, name_of, names_of, part, quoted, reference
@@ -26,6 +26,7 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
     if not done:
         yield say("No outside effect is known to have happened.")
     yield from _did_not_happen(t)
+    yield from decisions.used(t)
     yield from deliveries.handed_over(t)
     yield from _begun_inside(t)
 

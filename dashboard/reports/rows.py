@@ -33,7 +33,7 @@ from django.db.models import (
 from django.db.models.functions import RowNumber
 
 from dashboard.restored import missing
-from effects.models import Delivery, Effect, Settlement
+from effects.models import Delivery, Effect, Review, Settlement
 from effects.models import Report as ReportRow
 from runs import gates
 from runs.models import (
@@ -60,6 +60,7 @@ IN_FLIGHT = 500
 WORKERS = 100
 PRESSES = 50
 LATE_ROWS = 200
+REVIEWS = 50
 CITED = 5  # lines behind one summary sentence
 
 EFFECTIVE = ("stop.acknowledged", "stop.bound")
@@ -87,7 +88,7 @@ DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
 NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
 FIRSTS = (
     *("withheld_first", "withheld_last", "held_first", "after_end", "tried_first"),
-    *("unexplained_first", "retry_line"),
+    *("unexplained_first", "retry_line", "late_yes_first"),
 )
 TRIES_TO_END = ("completion.refused", "failure.refused")
 
@@ -109,6 +110,7 @@ class Rows:
         self.refusals = list(self._read_refusals())
         self.in_flight: list[Any] = list(self._read_in_flight())
         self.tally, self.workers, self.versions = self._read_tally()
+        self.reviews = self._read_reviews() if self.tally["review"] else []
         self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
         self.names = self._read_names()
         self.by_kind = self._by_kind()
@@ -322,6 +324,21 @@ class Rows:
         yield plain("worker", Worker.objects.filter(**mine), "name", "confirmed_version", "last_heard_at")
         issued = ReportRow.objects.filter(**mine).annotate(told=outcome_and_final())
         yield plain("version", issued, "told", "version", "issued_at")
+        late_yes = lines.filter(kind="approval.late")
+        yield counted("review", Review.objects.filter(run=self.run), "closed_as", Count("pk"))
+        yield counted("late_yes", late_yes, "kind", Count("seq"))
+        yield counted("late_yes_first", late_yes, "kind", Min("seq"))
+
+    def _read_reviews(self) -> list[Any]:
+        """The oldest reviews with their effects, their newest line, and what it says."""
+        mine = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("effect_key"))
+        line = newest(mine.filter(kind__startswith="review.").order_by("-seq"))
+        bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("line"))
+        given = Count("approvals", filter=Q(approvals__state="GIVEN"))
+        of_effect = {name: F(f"effect__{name}") for name in ("title", "amount", "target")}
+        rows = Review.objects.filter(run=self.run).annotate(line=line, given=given, **of_effect)
+        told = rows.annotate(body=Subquery(bodies.values("body")[:1])).order_by("pk")[:REVIEWS]
+        return list(told.values_list(*REVIEW, named=True))
 
     def _unexplained(self) -> QuerySet[Step]:
         """Steps that are unknown without an effect that would say why."""
@@ -369,6 +386,7 @@ class Rows:
         }
         found |= {refusal.evidence_seq for refusal in self.refusals_of_stop()[:CITED]}
         found |= {row.line for row in self.in_flight[:CLAIMS]}
+        found |= {review.line for review in self.reviews}
         found |= {self.count(what) for what in FIRSTS} | set(self.tally["delivery_line"].values())
         return sorted(seq for seq in found if seq)
 
@@ -389,6 +407,10 @@ class Rows:
         return found
 
 
+REVIEW = (
+    *("pk", "effect_key", "title", "amount", "target", "needed", "given", "closed_as", "granted_at"),
+    *("expires_at", "line", "body"),
+)
 EFFECT = (
     *("pk", "key", "title", "target", "amount", "kind_name", "op_class", "settlement", "ground"),
     *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice"),

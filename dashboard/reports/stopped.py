@@ -9,7 +9,7 @@ from effects.models import Settlement
 from runs.models import FINAL, Mode, RunStatus, StepStatus, StopRequest
 from runs.stops import RESUMED
 
-from . import deliveries
+from . import decisions, deliveries
 from .model import Claim
 from .rows import CITED
 from .sentences import names_of, refusals, unobserved
@@ -35,6 +35,7 @@ def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _tried_to_end(t)
     yield from _never_started(t)
     yield from deliveries.held_back(t)
+    yield from decisions.closed(t)
     yield from _new_work(t)
 
 

@@ -78,8 +78,8 @@ def telling(outbox: Outbox, fact: Fact, within_s: float) -> Talk[Json]:
 
     When it raises, the fact is kept for later, or put aside with the reason if the server will never take it.
     """
-    first = yield Do(lambda: outbox.keep(fact))
     try:
+        first = yield Do(lambda: outbox.keep(fact))
         if not first:
             raise GateUnavailable("An earlier fact of this step was not delivered yet.")
         answer = yield from sending(fact, within_s)

@@ -26,7 +26,7 @@ from allstop import (
     StepEnded,
     StopRequested,
 )
-from allstop.aio import AsyncClient
+from allstop.aio import AsyncClient, AsyncRun
 from allstop.talk import Ask
 
 from tests.client.aworld import Call, charging, connected, outcomes, until
@@ -262,7 +262,7 @@ class TestCancelledByItsCaller:
 AGENT = """
 import asyncio, sys, urllib.request
 from allstop import GateUnavailable, PermitExpired
-from allstop.aio import AsyncClient
+from allstop.aio import AsyncClient, AsyncRun
 url, bank = sys.argv[1:]
 async def charge():
     urllib.request.urlopen(urllib.request.Request(bank + "/charges", b"{}", {"Idempotency-Key": "k"},
@@ -318,3 +318,21 @@ async def test_a_clock_that_is_set_changes_nothing(
         with pytest.raises(PermitExpired):
             await charging(run, "k2").send(Call(), "k2")
     assert outcomes(stub) == ["applied", "applied", "not_sent"]
+
+
+async def test_a_step_that_is_left_by_a_cancellation_is_finished_after_its_report(
+    client: AsyncClient, stub: Stub
+) -> None:
+    stub.slow("/report$", 0.1)
+
+    async def agent(run: AsyncRun) -> None:
+        async with run.step("s") as step:
+            await step.effect(key="k", kind="x", none_because="t").send(Call(), "k")
+
+    async with client.run("r") as run:
+        task = asyncio.create_task(agent(run))
+        await until(lambda: stub.seen("/report$"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert stub.steps["s"]["status"] == "PARTIAL"

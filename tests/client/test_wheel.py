@@ -22,12 +22,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_contains_the_client_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"allstop"}
-    assert "allstop/py.typed" in names
+    assert {"allstop/py.typed", "allstop/aio/__init__.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 def test_it_is_imported_without_the_server_and_without_its_packages(wheel: Path) -> None:
-    code = "import sys, allstop; print(sorted({'django', 'runs', 'effects', 'dashboard'} & set(sys.modules)))"
+    code = "import sys, allstop, allstop.aio; print(sorted({'django', 'runs', 'effects', 'dashboard'} & set(sys.modules)))"
     environ = {"PYTHONPATH": str(wheel)}
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -48,11 +48,11 @@ class AsyncStep(Claimed, AsyncGated):
 
     async def __aenter__(self) -> AsyncStep:
         with self.run.scope.send():
-            claim = self._wire.later(self._wire.have(self.claiming()))
+            claim = self._wire.start(self._wire.have(self.claiming()))
             try:
                 await self.run.hear(asyncio.shield(claim))
             except asyncio.CancelledError:
-                self._wire.later(self._give_back(claim))
+                self._wire.leave(self._wire.start(self._give_back(claim)))
                 raise
         return self
 
@@ -66,4 +66,5 @@ class AsyncStep(Claimed, AsyncGated):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.run.scope.send():
+            await self._wire.settled(self._link.give_up_s)  # a report that comes before the finish
             await self._wire.settle(self.leaving(error))

@@ -26,7 +26,8 @@ class AsyncWire:
         self.address = address
         self._disk = ThreadPoolExecutor(1, "allstop-disk")
         self._http = httpx2.AsyncClient(base_url=address.base_url, headers=address.headers)
-        self._late: set[asyncio.Task[Any]] = set()
+        self._going: set[asyncio.Task[Any]] = set()
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -71,25 +72,38 @@ class AsyncWire:
 
     async def settle(self, talk: Talk[T]) -> T:
         """Have a conversation to its end, even if whoever waits for it is cancelled meanwhile."""
-        return await asyncio.shield(self.later(self.have(talk)))
+        task = self.start(self.have(talk))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.leave(task)
+            raise
 
     async def settle_soon(self, talk: Talk[None]) -> None:
         """The same for somebody who was cancelled: they wait a moment, then it goes on without them."""
-        await asyncio.wait({self.later(self.have(talk))}, timeout=GRACE_S)
+        task = self.start(self.have(talk))
+        self.leave(task)
+        await asyncio.wait({task}, timeout=GRACE_S)
 
-    def later(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start something that nobody may interrupt."""
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start something that does not end with whoever waits for it."""
         task = asyncio.create_task(work)
-        self._late.add(task)
+        self._going.add(task)
         task.add_done_callback(self._ended)
         return task
 
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        """Nobody waits for it any more."""
+        if not task.done():
+            self._left.add(task)
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._late.discard(task)
+        self._going.discard(task)
+        self._left.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.debug("Ended with %r: %s", error, task.get_name())
 
     async def settled(self, within_s: float) -> None:
-        """Wait for what goes on without anybody waiting for it."""
-        if self._late:
-            await asyncio.wait(self._late, timeout=within_s)
+        """Wait for what was left behind."""
+        if self._left:
+            await asyncio.wait(self._left, timeout=within_s)

@@ -23,6 +23,7 @@ from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signe
 from dashboard.pages.stages import Stage, clock, holds, stages
 from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
+from dashboard.pages.turns import Turns
 from dashboard.restored import missing_for
 from dashboard.words import Term
 from effects.models import Effect, Settlement
@@ -145,6 +146,10 @@ class RunPage:
     @cached_property
     def deliveries(self) -> Deliveries:
         return Deliveries(self.facts)
+
+    @cached_property
+    def turns(self) -> Turns:
+        return Turns(self.facts)
 
     @property
     def refusals(self) -> list[Refusal]:

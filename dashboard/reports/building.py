@@ -10,7 +10,7 @@ from effects.models import Settlement
 from runs.evidence import canonical, digest
 from runs.models import FINAL, RunStatus, StopRequest
 
-from . import tables
+from . import tables, turns
 from .answers import sections as answered
 from .frozen import moment
 from .model import (
@@ -33,7 +33,8 @@ TIMES = {1: "once", 2: "twice"}
 
 
 def build(run_id: str, most: int | None = None) -> Report:
-    """The draft of a run's report from its rows: eight queries. `most` bounds manifest and log.
+    """The draft of a run's report from its rows: eight queries, one more where a
+    model was asked. `most` bounds manifest and log.
 
     Raises NotFound. Whether the caller may read the run is the caller's question.
     """
@@ -70,6 +71,7 @@ def build(run_id: str, most: int | None = None) -> Report:
         evidence=tables.cited(t, _lines(sections)),
         method=method(t),
         matters=matters(rows, ended_as),
+        turns=turns.table(t),
         deliveries={str(state): int(number) for state, number in rows.tally["delivery"].items()},
         names=rows.names,
         versions=[_version(*version) for version in rows.versions],

@@ -9,7 +9,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass
 
-from . import decisions, deliveries
+from . import decisions, deliveries, turns
 from .model import Claim
 from .rows import CITED
 from .sentences import GROUND, NOT_PROOF, classes, look_up_says, name_of, names_of, part, quoted, reference
@@ -29,6 +29,8 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
     yield from decisions.used(t)
     yield from deliveries.handed_over(t)
     yield from _begun_inside(t)
+    yield from turns.spent(t)
+    yield from turns.cut_off(t)
 
 
 def _happened(t: Teller, effect: Any) -> Claim:

@@ -258,6 +258,30 @@ class LateReports(Listed):
 
 
 @dataclass(frozen=True)
+class TurnRow:
+    """One model turn. What nobody reported is None or ""; `says` tells all of it in words."""
+
+    permit: str
+    what: str
+    worker: str
+    opened_at: datetime
+    state: str
+    model: str
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: str
+    output_size: int | None
+    output_digest: str
+    output_kept: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class Turns(Listed):
+    rows: list[TurnRow]
+
+
+@dataclass(frozen=True)
 class NewWork:
     """Work begun after the stop, computed from versions and line numbers. `found` must be 0."""
 
@@ -321,6 +345,7 @@ class Report:
     method: list[str]
     matters: str
     deliveries: dict[str, int] = field(default_factory=dict)
+    turns: Turns = field(default_factory=lambda: Turns(0, "", []))
     # Beside the document: not part of it, not under its digest.
     id: str = field(default="", metadata={"beside": True})
     digest: str = field(default="", metadata={"beside": True})

@@ -1,4 +1,4 @@
-"""The rows of one run, read in eight queries whatever its size. Nothing here is a sentence.
+"""The rows of one run, read in eight queries whatever its size (nine where a model was asked). No sentences.
 
 The newest evidence line is read first: a change that commits later has a later line, so whoever
 locks the run afterwards and finds no later line knows that these rows were one moment's.
@@ -27,10 +27,11 @@ from django.db.models import (
     QuerySet,
     Subquery,
     Sum,
+    Value,
     When,
     Window,
 )
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Coalesce, RowNumber
 
 from dashboard.restored import missing
 from effects.models import Delivery, Effect, Review, Settlement
@@ -41,6 +42,7 @@ from runs.models import (
     Evidence,
     EvidencePayload,
     InFlight,
+    OperationClass,
     Permit,
     PermitState,
     Press,
@@ -48,6 +50,7 @@ from runs.models import (
     Step,
     StepStatus,
     StopRequest,
+    Turn,
     Worker,
 )
 from runs.stops import RESUMED
@@ -60,6 +63,7 @@ IN_FLIGHT = 500
 WORKERS = 100
 PRESSES = 50
 LATE_ROWS = 200
+TURNS = 200
 REVIEWS = 50
 CITED = 5  # lines behind one summary sentence
 
@@ -88,7 +92,7 @@ DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
 NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
 FIRSTS = (
     *("withheld_first", "withheld_last", "held_first", "after_end", "tried_first"),
-    *("unexplained_first", "retry_line", "late_yes_first"),
+    *("unexplained_first", "retry_line", "turn_first", "late_yes_first"),
 )
 TRIES_TO_END = ("completion.refused", "failure.refused")
 
@@ -110,6 +114,7 @@ class Rows:
         self.refusals = list(self._read_refusals())
         self.in_flight: list[Any] = list(self._read_in_flight())
         self.tally, self.workers, self.versions = self._read_tally()
+        self.turns = self._read_turns()
         self.reviews = self._read_reviews() if self.tally["review"] else []
         self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
         self.names = self._read_names()
@@ -203,7 +208,7 @@ class Rows:
         found = [effect for settlement in settlements for effect in self._settled[settlement][:CLAIMS]]
         return sorted(found, key=lambda effect: str(effect.pk))
 
-    # the eight queries --------------------------------------------------------------------------
+    # the queries --------------------------------------------------------------------------------
 
     def _read_presses(self) -> list[Press]:
         """The first presses of each stop, so that one that was pressed often hides none before it."""
@@ -277,6 +282,40 @@ class Rows:
                 told[what][name] = at if what in ("first", "retry_at") else number
         return told, sorted(workers), sorted(versions, reverse=True)
 
+    def _read_reviews(self) -> list[Any]:
+        """The oldest reviews with their effects, their newest line, and what it says."""
+        mine = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("effect_key"))
+        line = newest(mine.filter(kind__startswith="review.").order_by("-seq"))
+        bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("line"))
+        given = Count("approvals", filter=Q(approvals__state="GIVEN"))
+        of_effect = {name: F(f"effect__{name}") for name in ("title", "amount", "target")}
+        rows = Review.objects.filter(run=self.run).annotate(line=line, given=given, **of_effect)
+        told = rows.annotate(body=Subquery(bodies.values("body")[:1])).order_by("pk")[:REVIEWS]
+        return list(told.values_list(*REVIEW, named=True))
+
+    def _read_turns(self) -> list[Any]:
+        """Model turns that were begun, without the text of their output."""
+        if not self.tally["begun"].get(OperationClass.MODEL_TURN):
+            return []
+        rows = Permit.objects.filter(run=self.run, op_class=OperationClass.MODEL_TURN)
+        rows = rows.exclude(state=PermitState.NOT_SENT).select_related("step", "turn").defer("turn__output")
+        return list(rows.order_by("pk")[: min(TURNS, self.most or TURNS)])
+
+    def _counted_turns(self) -> Iterable[QuerySet[Any, Any]]:
+        """Whose spend was told, the sums of it, and how many outputs are kept and dropped."""
+        told = Turn.objects.filter(permit__run=self.run)
+        spent = told.exclude(model="", cost="", tokens_in=None, tokens_out=None)
+        word = Case(When(output_kept=True, then=Value("kept")), default=Value("dropped"))
+        cut = told.filter(output_size__isnull=False).annotate(fate=word)
+        reported = Evidence.objects.filter(
+            stream=self.run.pk, boundary="model", kind__startswith="permit.reported"
+        )
+        yield counted("turn_told", spent, "model", Count("pk"))
+        yield counted("tokens_in", spent, "model", Coalesce(Sum("tokens_in"), 0))
+        yield counted("tokens_out", spent, "model", Coalesce(Sum("tokens_out"), 0))
+        yield counted("cut_off", cut, "fate", Count("pk"))
+        yield counted("turn_first", reported, "boundary", Min("seq"))
+
     def _counted(self) -> Iterable[QuerySet[Any, Any]]:
         mine = {"run": self.run}
         permits, refusals = Permit.objects.filter(**mine), Refusal.objects.filter(**mine)
@@ -291,6 +330,11 @@ class Rows:
         yield counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
         waiting = Step.objects.filter(**mine, status=StepStatus.RETRY_WAIT)
         yield counted("retry_at", waiting, "status", Count("pk"), Min("due_at"))
+        yield from self._counted_turns()
+        late_yes = lines.filter(kind="approval.late")
+        yield counted("review", Review.objects.filter(run=self.run), "closed_as", Count("pk"))
+        yield counted("late_yes", late_yes, "kind", Count("seq"))
+        yield counted("late_yes_first", late_yes, "kind", Min("seq"))
         yield counted("retry_line", lines.filter(kind="retry.scheduled"), "kind", Max("seq"))
         yield counted("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
         yield counted("delivery_line", lines.filter(kind__startswith="delivery."), "kind", Max("seq"))
@@ -324,21 +368,6 @@ class Rows:
         yield plain("worker", Worker.objects.filter(**mine), "name", "confirmed_version", "last_heard_at")
         issued = ReportRow.objects.filter(**mine).annotate(told=outcome_and_final())
         yield plain("version", issued, "told", "version", "issued_at")
-        late_yes = lines.filter(kind="approval.late")
-        yield counted("review", Review.objects.filter(run=self.run), "closed_as", Count("pk"))
-        yield counted("late_yes", late_yes, "kind", Count("seq"))
-        yield counted("late_yes_first", late_yes, "kind", Min("seq"))
-
-    def _read_reviews(self) -> list[Any]:
-        """The oldest reviews with their effects, their newest line, and what it says."""
-        mine = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("effect_key"))
-        line = newest(mine.filter(kind__startswith="review.").order_by("-seq"))
-        bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("line"))
-        given = Count("approvals", filter=Q(approvals__state="GIVEN"))
-        of_effect = {name: F(f"effect__{name}") for name in ("title", "amount", "target")}
-        rows = Review.objects.filter(run=self.run).annotate(line=line, given=given, **of_effect)
-        told = rows.annotate(body=Subquery(bodies.values("body")[:1])).order_by("pk")[:REVIEWS]
-        return list(told.values_list(*REVIEW, named=True))
 
     def _unexplained(self) -> QuerySet[Step]:
         """Steps that are unknown without an effect that would say why."""

@@ -26,6 +26,7 @@ SCOPES = {
     "runs:read": "read runs, evidence and reports",
     "stop:write": "stop any run of this workspace",
     "kinds:write": "register effect kinds",
+    "notices:write": "manage the endpoints of notices",
     "rules:write": "change the rules of this workspace",
     "gate:write": "shut this workspace’s gate, and release it",
 }

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from django.db import transaction
 
-from effects import drain, ends
+from effects import drain, ends, resume
 from effects.models import Effect
+from runs import stops
 from runs.evidence import Line, record
 from runs.models import Run
 from tests.worlds import World, fresh, lapse
@@ -25,10 +26,9 @@ def not_ended(w: World) -> Run:
 
 
 def abandoned(w: World) -> Run:
+    """Given up after the deadline passed, with the charge still in flight."""
     run = not_ended(w)
-    with transaction.atomic():
-        Run.abandon(run)
-        record(run, Line("run.abandoned", "system"))
+    w.stop(run, by=w.bob, mode="abandon")
     return fresh(run)
 
 
@@ -47,11 +47,42 @@ def awaiting_verification(w: World) -> Run:
 
 
 def resumable_pause(w: World) -> Run:
+    """A claim was given back, one step waits, one charge happened before."""
     run = w.run()
-    with transaction.atomic():
-        Run.pause(run)
-        Run.hold(run)
-        record(run, Line("run.paused", w.alice.id))
+    w.report(w.opened(run))
+    w.claimed(run, "next")
+    w.stop(run, mode="pause")
+    drain.drain_run(run.pk)
+    return fresh(run)
+
+
+def paused_then_cancelled(w: World) -> Run:
+    """A refusal while it was paused; then Bob cancelled."""
+    run = w.run()
+    opened = w.opened(run)
+    w.stop(run, mode="pause")
+    w.refused(fresh(run), "charge:8", seen_version=1)
+    w.stop(run, by=w.bob, mode="cancel")
+    w.report(opened)
+    return fresh(run)
+
+
+def resumed_then_completed(w: World) -> Run:
+    """A night's pause, one more charge in the morning, and the end."""
+    run = resumable_pause(w)
+    assert isinstance(resume.resume(actor=w.bob, run_id=run.pk, reason="morning"), resume.Resumed)
+    w.report(w.opened(fresh(run), "charge:morning"))
+    ends.complete(actor=w.agent, run_id=run.pk, seen=3)
+    return fresh(run)
+
+
+def late_pause(w: World) -> Run:
+    """A pause whose deadline somebody forced: a charge is unknown."""
+    run = w.run()
+    w.opened(run)
+    stop = w.stop(run, mode="pause", deadline_s=3600).stop
+    stops.force_deadline(actor=w.bob, stop_id=stop.pk)
+    drain.drain_run(run.pk)
     return fresh(run)
 
 

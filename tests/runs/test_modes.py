@@ -20,39 +20,6 @@ def press(world: World, run: Run, mode: str, **words: object) -> stops.StopAnswe
     return stops.request_stop(actor=world.alice, wish=wish, run_id=run.pk)
 
 
-# From (status of the run, mode of the stop there) and a new mode: the status after, and the answer.
-COMPETITION = [
-    ([], "pause", "PAUSING", "recorded"),
-    ([], "cancel", "CANCELLING", "recorded"),
-    ([], "abandon", "ABANDONED", "recorded"),
-    (["pause"], "pause", "PAUSING", "joined"),
-    (["pause"], "cancel", "CANCELLING", "recorded"),
-    (["pause"], "abandon", "ABANDONED", "recorded"),
-    (["cancel"], "pause", "CANCELLING", "joined"),
-    (["cancel"], "cancel", "CANCELLING", "joined"),
-    (["cancel"], "abandon", "ABANDONED", "recorded"),
-    (["abandon"], "pause", "ABANDONED", "finished"),
-    (["abandon"], "cancel", "ABANDONED", "finished"),
-    (["pause", "cancel"], "pause", "CANCELLING", "joined"),
-    (["pause", "cancel"], "abandon", "ABANDONED", "recorded"),
-]
-
-
-@pytest.mark.parametrize(("before", "mode", "status", "answer"), COMPETITION)
-def test_a_mode_only_ever_gets_stronger(
-    world: World, before: list[str], mode: str, status: str, answer: str
-) -> None:
-    run = world.run()
-    world.opened(run, "charge:1")  # in flight: the run is not quiet
-    for earlier in before:
-        press(world, run, earlier)
-    version = fresh(run).cancel_version
-    said = press(world, run, mode)
-    run = fresh(run)
-    assert (run.status, said.answer) == (status, answer)
-    assert run.cancel_version == version + (answer == "recorded")
-
-
 def test_the_stronger_stop_supersedes_and_both_are_told(world: World) -> None:
     run = world.run()
     world.opened(run, "charge:1")

@@ -100,3 +100,24 @@ def test_the_sweeper_closes_waiting_stops_past_their_date_and_no_other(world: Wo
     assert (fresh(old).closed_at is not None, fresh(young).closed_at) == (True, None)
     closed = Evidence.objects.get(stream=world.workspace.pk, kind="stop.closed")
     assert (closed.stop_id, closed.actor) == (old.pk, "system")
+
+
+def test_a_stronger_stop_replaces_one_that_waits_and_a_milder_one_joins(world: World) -> None:
+    first = world.stop_key("nightly", mode="pause")
+    stronger = world.stop_key("nightly", by=world.bob, mode="cancel")
+    milder = world.stop_key("nightly", by=world.carol, mode="pause")
+    assert [said.answer for said in (first, stronger, milder)] == ["waiting"] * 3
+    assert (stronger.weaker, milder.stop) == (first.stop, stronger.stop)
+    assert fresh(first.stop).closed_because == "superseded"
+    run = world.run("nightly")
+    assert (run.status, run.cancel_version) == ("CANCELLING", 1)
+    assert [stop.run_id for stop in (fresh(first.stop), fresh(stronger.stop))] == [run.pk, run.pk]
+    assert world.stop(run, key=first.press.key, mode="pause").repeated
+
+
+def test_a_run_that_is_born_abandoned_has_ended_and_its_stop_is_closed(world: World) -> None:
+    stop = world.stop_key("nightly", mode="abandon").stop
+    run = world.run("nightly")
+    assert (run.status, run.ended_at is not None) == ("ABANDONED", True)
+    assert fresh(stop).closed_because == "fenced"
+    assert kinds_of(run) == ["run.admitted", "stop.bound", "run.abandoned", "stop.closed"]

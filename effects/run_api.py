@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from pydantic import AfterValidator
 
-from runs import admission, cursors, stops
+from runs import admission, cursors, receipts, stops
 from runs.access import Actor, find_run
 from runs.admission import Admitted, NewRun
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
@@ -68,10 +68,12 @@ def list_runs(
     session: OptionalKey = "",
     q: Words = "",
     has_unknown: bool | None = None,
+    silent: bool | None = None,
+    parent: OptionalKey = "",
     cursor: Cursor = "",
     limit: Limit = 50,
 ) -> HttpResponse:
-    """The runs that you may see, newest first. `q` is looked for in names and keys."""
+    """The runs that you may see, newest first. `q` is looked for in names and keys; `parent` is an id."""
     rows = _seen_by(actor_of(request))
     if status is not None:
         rows = rows.filter(status=status)
@@ -79,6 +81,10 @@ def list_runs(
         rows = rows.filter(session__key=session)
     if q:
         rows = rows.filter(Q(name__icontains=q) | Q(key__icontains=q))
+    if silent is not None:
+        rows = rows.filter(receipts.is_silent() if silent else ~receipts.is_silent())
+    if parent:
+        rows = rows.filter(parent=parent)
     if has_unknown is not None:
         unknown = Exists(Effect.objects.filter(run=OuterRef("pk"), settlement=Settlement.UNKNOWN))
         rows = rows.filter(unknown if has_unknown else ~unknown)
@@ -184,7 +190,10 @@ def _runs() -> QuerySet[Any, Any]:
     """Runs with their session and the id of the stop that holds them or ended them."""
     newest = StopRequest.objects.filter(stops.not_over(), run=OuterRef("pk")).order_by("-number")
     runs = Run.objects.select_related("session")
-    annotated: QuerySet[Any, Any] = runs.annotate(newest_stop=Subquery(newest.values("pk")[:1]))
+    annotated: QuerySet[Any, Any] = runs.annotate(
+        newest_stop=Subquery(newest.values("pk")[:1]),
+        silent=ExpressionWrapper(receipts.is_silent(), BooleanField()),
+    )
     return annotated
 
 

@@ -29,7 +29,7 @@ from runs.fields import (
     sized,
     visible,
 )
-from runs.models import Run, StopRequest
+from runs.models import StopRequest
 from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
 
 from .models import Effect, Kind, Review
@@ -75,13 +75,16 @@ JsonPath = Annotated[str, sized(200, 1), AfterValidator(visible)]
 
 
 class RunOut(Out):
-    """A run. `outcome` follows from the rows as they stand; `stop` is the newest one."""
+    """A run. `outcome` follows from the rows as they stand; `stop` is the newest one. `silent`: in motion,
+    and nothing was heard of its workers for as long as it said; silence is not proof that it stopped.
+    """
 
     id: str
     key: str
     name: str
     workspace_id: str
     session: str
+    parent: str | None
     agent: str
     runtime: str
     labels: dict[str, str]
@@ -94,16 +97,18 @@ class RunOut(Out):
     started_at: datetime
     ended_at: datetime | None
     last_heard_at: datetime | None
+    silent: bool
     stop: StopBrief | None
     url: str
 
 
-def run_out(run: Run, stop: StopRequest | None, outcome: str, url: str) -> dict[str, Any]:
-    """A run (with its session selected) on the wire."""
+def run_out(run: Any, stop: StopRequest | None, outcome: str, url: str) -> dict[str, Any]:
+    """A run (with its session selected, and `silent`) on the wire."""
     derived = {
         "session": run.session.key if run.session else "",
         "outcome": outcome,
         "started_at": run.admitted_at,
+        "parent": run.parent_id,
         "stop": stop_brief(stop),
         "url": url,
     }

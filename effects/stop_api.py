@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from django.db import DatabaseError
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from runs import access, bodies, cursors, gates, stops, wishes
+from runs import access, bodies, children, cursors, gates, stops, wishes
 from runs.access import Actor, NotAllowed, NotFound
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
+from runs.children import Reach
 from runs.idempotency import HEADER, once, reply, send, unquoted
 from runs.models import InFlight, Mode, Press, StopRequest
 from runs.problems import Problem, not_allowed
-from runs.schemas import ForcedOut, Nothing, ProblemOut, StopIn, StopOfKeyIn, StopOut, StopsOut, in_flight_out
+from runs.schemas import (
+    ForcedOut,
+    Nothing,
+    ProblemOut,
+    StopIn,
+    StopOfKeyIn,
+    StopOut,
+    StopsOut,
+    children_out,
+    in_flight_out,
+)
 from runs.stops import Forced, StopAnswer, Wish
 from runs.store import alongside
 from runs.tokens import actor_of, home_of, note_use, spaces_of
@@ -93,10 +106,19 @@ def press(request: HttpRequest, wish: Wish, verb: Verb = stops.request_stop, **t
         log.exception("a stop was not confirmed")
         raise not_recorded(request, perhaps=told.body is not None) from error
     assert told.body is not None
+    _look_after(told.body)
     if actor.token is not None:
         note_use(actor.token)
     is_new = told.body["created"] and not told.body["already_finished"]
     return send(reply(201 if is_new else 200, told.body), replayed=answer.repeated)
+
+
+def _look_after(body: dict[str, Any]) -> None:
+    """The stop is on record; how far it was passed on meanwhile is told as far as the store can say."""
+    if (body.get("children") or {}).get("pending"):
+        with suppress(DatabaseError):
+            told = children_out(children.reach_of(StopRequest.objects.get(pk=body["id"])))
+            body["children"] = told.wire() if told else None
 
 
 class _Told:
@@ -120,6 +142,7 @@ def _after_press(answer: StopAnswer) -> dict[str, Any]:
         finished=press.answer == "finished",
         ignored=press.ignored,
         asked=press.mode,
+        reach=children.reach_of(stop),
     )
 
 
@@ -155,7 +178,10 @@ def force_deadline(request: HttpRequest, stop_id: str, body: Nothing) -> HttpRes
 def forced_out(forced: Forced) -> dict[str, Any]:
     """The stop on the wire, and whether this call let its deadline pass."""
     stop = _counted(StopRequest.objects.filter(pk=forced.stop.pk)).get()
-    return {"forced": forced.forced, "stop": stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []))}
+    return {
+        "forced": forced.forced,
+        "stop": stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop)),
+    }
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -168,13 +194,18 @@ def read_stop(request: HttpRequest, stop_id: str) -> HttpResponse:
     if stop is None:
         raise NotFound("stop")
     _demand_reading(actor_of(request), stop)
-    return send(reply(200, stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []))))
+    return send(
+        reply(200, stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop)))
+    )
 
 
 def stop_by_id(stop_id: str) -> dict[str, Any]:
     """A stop on the wire, without any press."""
-    stop = _counted(StopRequest.objects.filter(pk=stop_id)).get()
-    return stop_out(stop, _in_flight([stop_id]).get(stop_id, []))
+    return _alone(_counted(StopRequest.objects.filter(pk=stop_id)).get())
+
+
+def _alone(stop: Any) -> dict[str, Any]:
+    return stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop))
 
 
 def _demand_reading(actor: Actor, stop: StopRequest) -> None:
@@ -219,6 +250,7 @@ def stop_out(
     finished: bool = False,
     ignored: list[str] | None = None,
     asked: str = "",
+    reach: Reach | None = None,
 ) -> dict[str, Any]:
     """A stop (with `presses_n`) on the wire; `created`, `joined`, … `asked` are of one press."""
     waiting = stop.run_id is None and stop.scope != gates.SCOPE and stop.closed_at is None
@@ -230,8 +262,10 @@ def stop_out(
         "waiting": waiting,
         "presses": stop.presses_n,
         "in_flight": [in_flight_out(row) for row in in_flight],
+        "children": children_out(reach),
         "ignored": ignored or [],
-        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting, asked=asked),
+        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting, asked=asked)
+        + of_children(reach),
     }
     told = {name: getattr(stop, name) for name in StopOut.model_fields if name not in derived}
     return StopOut.model_validate(told | derived).wire()
@@ -258,6 +292,14 @@ def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, 
         )
         return f"{since} Added to {name.lower()}.{milder}"
     return f"{name} is recorded. {MEANS[stop.mode].format(version=stop.version_after)}"
+
+
+def of_children(reach: Reach | None) -> str:
+    """That it goes on to the children, where there are some."""
+    if reach is None or not reach.registered:
+        return ""
+    number = reach.registered
+    return f" It is passed on to {number} registered child run{'' if number == 1 else 's'}."
 
 
 def of_gate(stop: StopRequest, name: str, *, joined: bool) -> str:

@@ -9,8 +9,8 @@ from functools import partial
 
 from celery import shared_task
 
+from runs import children, stops, wake
 from runs import drain as due
-from runs import stops, wake
 from runs.tasks import alone, each, leaving, with_own_connection
 
 from . import approvals, deliveries, drain, executor, handover, queue, reconcile
@@ -51,6 +51,7 @@ def sweep() -> None:
     for delivery_id in deliveries.waiting():
         wake.run_soon("effects.tasks.deliver", delivery_id)
     each(stops.end_waiting, stops.waiting_over())
+    each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())
 
 

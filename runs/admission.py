@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import F
 
-from . import counts, stops
+from . import children, counts, stops
 from .access import Actor, demand, demand_workspace
 from .evidence import Line, canonical, digest, record
 from .gates import standing_stops
@@ -34,10 +34,13 @@ class NewRun:
     ungateable: list[str] = field(default_factory=list)
     drill: bool = False
     silent_after_s: int = 900
+    parent: str = ""
 
     @property
     def digest(self) -> str:
-        return digest(canonical(vars(self)))
+        """Without a parent, as it was before runs had one: a run of that time is attached to as ever."""
+        told = {name: value for name, value in vars(self).items() if name != "parent" or value}
+        return digest(canonical(told))
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def admit(
 ) -> Admitted | Refusal:
     """Register a run, or attach to the one with this key and the same parameters.
 
-    Raises RunKeyReused, NotFound, NotAllowed. A shut gate above is a Refusal.
+    Raises RunKeyReused, NotFound (the parent too), NotAllowed, TooDeep. A shut gate above is a Refusal;
+    under a stopped parent, or when a stop waits for its key, it is born stopping.
     """
     named: dict[str, Any] = {"workspace_id": workspace_id, "key": new.session}
     if new.session and not Session.objects.filter(**named).exists():
@@ -78,13 +82,12 @@ def _admit(
     session = _lock_session(workspace, new.session)
     if workspace.gate != Gate.OPEN or (session is not None and session.gate != Gate.OPEN):
         return _refuse_admission(actor, workspace, new, worker)
-    waiting = stops.waiting_for(workspace, new.key).first()
-    born = stops.BORN[waiting.mode] if waiting else RunStatus.ACTIVE  # never ACTIVE when a stop waits for it
-    run = _insert(workspace, session, new, owner, born)
-    lines = [_admitted(run, actor, worker)]
-    if waiting is not None:
-        lines += stops.bind(waiting, run)
-    record(run, *lines, last_seq=0)
+    above = children.lock_ancestors(actor, workspace, new.parent)
+    waiting, over = stops.waiting_for(workspace, new.key).first(), children.inherited(above)
+    mode = children.mode_at_birth(waiting, over)
+    born = stops.BORN[mode] if mode else RunStatus.ACTIVE  # never ACTIVE when a stop holds it
+    run = _insert(workspace, session, new, owner, born, above[-1] if above else None)
+    record(run, _admitted(run, actor, worker), *children.born_under(run, waiting, over), last_seq=0)
     if worker:
         Worker.objects.create(run=run, name=worker)
     return Admitted(Run.objects.get(pk=run.pk), created=True)
@@ -102,10 +105,19 @@ def _lock_session(workspace: Workspace, key: str) -> Session | None:
     return Session.objects.select_for_update(no_key=True).get(workspace=workspace, key=key)
 
 
-def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: User | None, born: str) -> Run:
+def _insert(
+    workspace: Workspace,
+    session: Session | None,
+    new: NewRun,
+    owner: User | None,
+    born: str,
+    parent: Run | None,
+) -> Run:
     return Run.objects.create(
         workspace=workspace,
         session=session,
+        parent=parent,
+        parent_version=parent.cancel_version if parent else None,
         owner=owner,
         key=new.key,
         name=new.name or new.key,
@@ -127,6 +139,7 @@ def _insert(workspace: Workspace, session: Session | None, new: NewRun, owner: U
 
 def _admitted(run: Run, actor: Actor, worker: str) -> Line:
     facts: dict[str, Any] = {"key": run.key, "name": run.name, "session": run.session_id or ""}
+    facts |= {"parent": run.parent_id} if run.parent_id else {}
     return Line(
         "run.admitted",
         actor.id,

@@ -5,3 +5,8 @@ class RunsConfig(AppConfig):
     name = "runs"
     verbose_name = "Runs"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from . import children, stops
+
+        stops.follow(children.follow)

@@ -30,6 +30,7 @@ class Wish:
     key: str = ""
     reported_at: datetime | None = None
     ignored: list[str] = field(default_factory=list)
+    parent_stop_id: str | None = None  # the stop of the parent run that was passed on
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def wished(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
         "deadline_s": wish.deadline_s,
         "reported_at": wish.reported_at,
         "recorded_at": now,
+        "parent_stop_id": wish.parent_stop_id,
     }
 
 
@@ -121,6 +123,7 @@ def record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: 
         note=wish.note,
         ignored=wish.ignored,
         answer=answer,
+        parent_stop_id=wish.parent_stop_id,
     )
 
 

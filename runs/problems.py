@@ -13,6 +13,7 @@ from django.http import HttpResponse
 
 from .access import NotAllowed, NotFound
 from .admission import RunKeyReused
+from .children import TooDeep
 from .evidence import canonical
 from .guard import (
     BLIND,
@@ -69,6 +70,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "store-unavailable": (503, "The store did not answer"),
     "token-missing": (401, "A token is needed"),
     "token-refused": (401, "This token is not accepted"),
+    "too-deep": (422, "Too many runs stand above this one"),
     "too-large": (413, "The body is too large"),
     "too-many-failed-tokens": (429, "Too many tokens that are not accepted"),
     "too-many-requests": (429, "Too many requests"),
@@ -97,7 +99,7 @@ SCOPES = {
     "release": "gate:write",
 }
 # Errors that carry their sentence as a docstring; the rooms above add their own.
-NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused"}
+NAMES: dict[type[Exception], str] = {RunKeyReused: "run-key-reused", TooDeep: "too-deep"}
 
 
 class Problem(Exception):

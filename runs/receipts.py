@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Case, Count, DurationField, Exists, F, Func, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce, Greatest
+from django.db.models.lookups import LessThanOrEqual
 
 from .access import EXECUTOR
 from .models import POINTS, Receipt, Run, RunStatus, Worker
@@ -142,14 +143,13 @@ def _silence(run: Run) -> dict[str, Any]:
     return {"silent_at": after(run.silent_after_s)}
 
 
-def silent(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Those in motion of whose client nothing was heard for `silent_after_s`, by the database's clock.
-
-    Derived: nothing moves such a run. The index on `silent_at` bounds what is looked at.
+def is_silent() -> Q:
+    """Of a run: it is in motion, and nothing of its client was heard for `silent_after_s`, by the
+    database's clock. Derived: nothing moves such a run. The index on `silent_at` bounds what is looked at.
     """
-    due = runs.filter(status__in=IN_MOTION, silent_at__lte=Now())
-    heard = due.annotate(heard=Coalesce("last_heard_at", "admitted_at"))
-    return heard.filter(heard__lte=Now() - _Seconds("silent_after_s"))
+    heard = Coalesce("last_heard_at", "admitted_at")
+    long_ago = LessThanOrEqual(heard, Now() - _Seconds("silent_after_s"))
+    return Q(status__in=IN_MOTION, silent_at__lte=Now()) & Q(long_ago)
 
 
 class _Seconds(Func):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from .children import Reach
 from .fields import (
     Class,
     In,
@@ -62,6 +63,7 @@ class NewRunIn(In):
     worker: ShortName = ""
     drill: StrictBool = False
     silent_after_s: Annotated[int, Field(strict=True, ge=1, le=31_536_000)] = 900
+    parent: OptionalKey = Field(default="", description="The id of the run that started this one.")
 
 
 class StopBrief(Out):
@@ -347,8 +349,37 @@ def in_flight_out(row: InFlight) -> InFlightOut:
     )
 
 
+class ChildOut(Out):
+    """A run that was registered as a child."""
+
+    run_id: str
+    key: str
+    name: str
+    status: str
+
+
+class ChildrenOut(Out):
+    """Whom a stop reaches beside its run. `registered`: direct children; `reached`: those that it was
+    passed on to by now; `pending`: those still to come, also if the server dies meanwhile.
+    """
+
+    registered: int
+    reached: int
+    pending: int
+    items: list[ChildOut]
+    not_covered: list[str]
+
+
+def children_out(reach: Reach | None) -> ChildrenOut | None:
+    """The reach of a stop on the wire."""
+    if reach is None:
+        return None
+    items = [ChildOut(run_id=run.pk, key=run.key, name=run.name, status=run.status) for run in reach.items]
+    return ChildrenOut(**{**vars(reach), "items": items})
+
+
 class StopOut(Out):
-    """A stop request and, after a press, what that press came to."""
+    """A stop request and, after a press, what that press came to. In lists `children` is null."""
 
     id: str
     number: int
@@ -377,6 +408,7 @@ class StopOut(Out):
     version_before: int | None
     version_after: int | None
     in_flight: list[InFlightOut]
+    children: ChildrenOut | None
     ignored: list[str]
     sentence: str
 

@@ -145,7 +145,12 @@ def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
     demand(actor, "stop", run)
     moves = wish.mode in STRONGER[run.status]
     again = pressed_before(actor, key, Q(stop__run=run), wish.mode, moves=moves)
-    return again or (_fence if moves else _join)(run, actor, wish, key)
+    return again or pressed(run, actor, wish, key)
+
+
+def pressed(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
+    """A press on a run whose row is locked, by somebody who was asked for the right to it before."""
+    return (_fence if wish.mode in STRONGER[run.status] else _join)(run, actor, wish, key)
 
 
 def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:

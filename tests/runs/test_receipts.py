@@ -144,37 +144,37 @@ def test_a_heartbeat_says_which_claims_are_lost(world: World) -> None:
 def test_a_run_in_motion_is_silent_once_nothing_was_heard_for_as_long_as_it_said(status: str) -> None:
     run = a_run(status, silent_after_s=60)
     silence(run, 59)
-    assert list(receipts.silent(Run.objects.all())) == []
+    assert list(Run.objects.filter(receipts.is_silent())) == []
     silence(run, 61)
-    assert list(receipts.silent(Run.objects.all())) == [run]
+    assert list(Run.objects.filter(receipts.is_silent())) == [run]
     before = fresh(run).status
     drain_run(run.pk)
     assert before == status
-    assert list(receipts.silent(Run.objects.filter(status=status))) in ([run], [])
+    assert list(Run.objects.filter(receipts.is_silent())) in ([run], [])
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "UNKNOWN", "CANCELLED", "COMPLETED", "FAILED", "ABANDONED"])
 def test_a_run_that_rests_is_not_called_silent(status: str) -> None:
     run = a_run(status)
     silence(run, 10_000)
-    assert list(receipts.silent(Run.objects.all())) == []
+    assert list(Run.objects.filter(receipts.is_silent())) == []
 
 
 def test_nothing_moves_a_silent_run_and_a_sign_of_life_ends_the_silence(world: World) -> None:
     run = world.run()
     silence(run, 901)
-    assert list(receipts.silent(Run.objects.all())) == [run]
+    assert list(Run.objects.filter(receipts.is_silent())) == [run]
     assert drain_run(run.pk) == "ACTIVE"
     assert fresh(run).cancel_version == 1
     world.opened(run)
-    assert list(receipts.silent(Run.objects.all())) == []
+    assert list(Run.objects.filter(receipts.is_silent())) == []
 
 
 def test_a_mark_that_was_not_moved_yet_makes_nobody_silent(world: World) -> None:
     """`silent_at` moves in steps: it may be early, and is never believed alone."""
     run = world.run()
     Run.objects.filter(pk=run.pk).update(silent_at=in_seconds(-1), last_heard_at=in_seconds(-30))
-    assert list(receipts.silent(Run.objects.all())) == []
+    assert list(Run.objects.filter(receipts.is_silent())) == []
     world.heartbeat(run)
     moved = fresh(run).silent_at
     assert moved is not None

@@ -10,6 +10,7 @@ python -m tests.kills.launcher --at runs.gate.dispatch:commit --do kill --mark F
 --mark FILE       a line is appended directly before it is done: the proof that this point was reached
 --set NAME=JSON   a constant of a module, such as a lease that would last longer than a test
 --instead NAME=NAME   another function in its place, given the real one as its first argument
+--clock SECONDS   the wall clock of this process is that much ahead (negative: behind)
 
 Names are dotted: modules in small letters, then at most one class, then the function. The command is what
 follows `python`: a script or `-m module`, with its words.
@@ -35,6 +36,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
+
+from tests.kills import clock
 
 COMMIT = "django.db.backends.base.base.BaseDatabaseWrapper._commit"
 WHENS = ("before", "after", "commit", "answer")
@@ -110,9 +113,9 @@ class Fault:
             self.mark()
         DO[self.options.do](self.options.seconds)
 
-    def mark(self) -> None:
+    def mark(self, text: str = "") -> None:
         if self.options.mark:
-            line = {"at": self.at, "text": self.text, "do": self.options.do, "pid": os.getpid()}
+            line = {"at": self.at, "text": text or self.text, "do": self.options.do, "pid": os.getpid()}
             with Path(self.options.mark).open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
@@ -192,12 +195,16 @@ def read(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--mark", default="")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--instead", action="append", default=[])
+    parser.add_argument("--clock", type=float, default=0)
     cut = words.index("--")
     return parser.parse_args(words[:cut]), words[cut + 1 :]
 
 
 def prepare(options: argparse.Namespace) -> None:
     """Have all of it happen when the modules are loaded."""
+    if options.clock:
+        moved = clock.shift(options.clock)
+        Fault("clock:before", options).mark(f"{moved:+.0f}")
     patches = Patches()
     for at in options.at:
         for name, patch in Fault(at, options).patches():

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import wraps
 from typing import Annotated, Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -40,6 +40,7 @@ from runs.tokens import TokenAuth, actor_of, address_of, is_stop
 
 from .crowd import crowd
 from .front import request_id
+from .notices import api as notices_api
 
 log = logging.getLogger(__name__)
 ERRORS_TOLD = 20
@@ -94,6 +95,7 @@ for router in (
     effects.gate_api.router,
     runs.rules_api.router,
     runs.turn_api.router,
+    notices_api.router,
 ):
     api.add_router("", router)
 
@@ -139,7 +141,7 @@ def _failure(request: HttpRequest, error: Exception) -> Problem:
     if is_stop(request):
         log.error("a stop was not recorded", exc_info=error)
         return effects.stop_api.not_recorded(request, perhaps=False)
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError | InternalError):  # the last: a standby
         log.warning("the store did not answer: %s", error)
         detail = "Nothing new may start meanwhile. Send it again with the same Idempotency-Key."
         return Problem("store-unavailable", detail, headers={"Retry-After": "1"})

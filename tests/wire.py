@@ -12,7 +12,7 @@ from django.test import Client
 from runs import access, people
 from runs.models import Run, Token, User, Workspace
 
-ALL = ("runs:read", "runs:write", "stop:write", "kinds:write")
+ALL = ("runs:read", "runs:write", "stop:write", "kinds:write", "notices:write")
 SIX = {
     "commits": "When the bank books it.",
     "tells_apart": ["booked", "declined"],

@@ -68,6 +68,12 @@ def _locked(actor: Actor, workspace_id: str) -> Workspace:
     return workspace
 
 
+def live(endpoint: Endpoint) -> int:
+    """How many of its secrets sign now."""
+    now = database_time().isoformat()
+    return sum(1 for one in endpoint.secrets if not one["until"] or one["until"] > now)
+
+
 def _found(workspace: Workspace, endpoint_id: str) -> Endpoint:
     endpoint: Endpoint | None = Endpoint.objects.filter(pk=endpoint_id, workspace=workspace).first()
     if endpoint is None:
@@ -173,7 +179,7 @@ def test(*, actor: Actor, workspace_id: str, endpoint_id: str) -> Posting:
     Endpoint.objects.filter(pk=endpoint.pk).update(rest_until=None)
     posting = Posting.objects.create(notice=notice, endpoint=endpoint, next_at=Now())
     _wake()
-    return posting
+    return Posting.objects.select_related("notice").get(pk=posting.pk)
 
 
 @verb

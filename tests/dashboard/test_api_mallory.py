@@ -37,6 +37,7 @@ BODIES: dict[str, Json] = {
     "stop_run": {"note": "mine now"},
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
+    "redeliver": {},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
@@ -48,6 +49,7 @@ ABSENT = {
         "stop": "stp",
         "delivery": "dlv",
         "review": "rev",
+        "posting": "pst",
     }.items()
 }
 
@@ -66,6 +68,8 @@ def finance(world: World) -> dict[str, str]:
     agent.put("/kinds/bank.charge", kind_body())
     told = agent.post(f"/runs/{run['id']}/deliveries", BODIES["add_delivery"] | {"key": "told"})
     asked = agent.effect(run, "charge:asked", approval=True)
+    agent.put("/endpoints/ops", {"url": "https://example.org/", "events": ["stop.closed"]})
+    notice = agent.post("/endpoints/ops/test").data
     stop = agent.stop(agent.run("stopped")).data
     permit = got["permit"]
     return {
@@ -75,6 +79,7 @@ def finance(world: World) -> dict[str, str]:
         "effect_id": got["effect"]["id"],
         "stop_id": stop["id"],
         "delivery_id": told.data["id"],
+        "posting_id": notice["id"],
         "review_id": asked.data["review"]["id"],
         "claim_token": permit["claim_token"],
     }
@@ -97,7 +102,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 33
+    assert len(IDS) == 34
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

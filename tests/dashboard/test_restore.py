@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from dashboard import backup
@@ -134,11 +136,32 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path / "one")
 
 
-def test_an_installation_is_replaced_only_when_that_is_asked_for(scene: Scene) -> None:
+def command(file: Path, monkeypatch: pytest.MonkeyPatch, typed: str, **options: Any) -> str:
+    """What the command says when this is typed."""
+    said = StringIO()
+    monkeypatch.setattr("sys.stdin", StringIO(typed))
+    call_command("restore", str(file), stdout=said, **options)
+    return said.getvalue()
+
+
+def test_an_installation_is_replaced_only_when_that_is_asked_for_and_typed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NotEmpty):
         restore(scene.taken.file)
+    with pytest.raises(CommandError, match="holds an installation already"):
+        command(scene.taken.file, monkeypatch, "replace\n")
+    for typed in ("", "yes\n"):
+        with pytest.raises(CommandError, match="Nothing was changed"):
+            command(scene.taken.file, monkeypatch, typed, replace=True)
     assert StopRequest.objects.filter(pk=scene.lost["id"]).exists()
     assert Restore.objects.count() == 0
+    said = command(scene.taken.file, monkeypatch, "replace\n", replace=True)
+    assert not StopRequest.objects.filter(pk=scene.lost["id"]).exists()
+    assert "A STOP THAT WAS ACKNOWLEDGED IN THAT TIME IS LOST" in said
+    assert "BACK AGAIN: tokens that were revoked, people who were removed" in said
+    assert "2 gates are shut, until an admin opens each." in said
+    assert "1 permit is lost, 1 effect is unknown" in said
 
 
 @pytest.mark.invariant("I5")

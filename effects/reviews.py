@@ -34,7 +34,7 @@ from runs.rules import DEFAULTS, Rules
 from runs.store import Now, after, database_time
 
 from .models import Approval, Effect, Kind, Provider, Review
-from .review_tables import ApprovalState, Closed
+from .review_tables import ApprovalState, Closed, Subject
 
 EXPIRES_S = 86_400
 MAY_APPROVE = [role for role, rights in ROLE_MAY.items() if "approve" in rights]
@@ -141,7 +141,8 @@ def counting(review: Review, run: Run) -> list[Approval]:
 
 def newest(run_id: str, key: str) -> QuerySet[Any, Any]:
     """The newest review of an effect of a run, open or closed."""
-    rows: QuerySet[Any, Any] = Review.objects.filter(run_id=run_id, effect_key=key).order_by("-pk")
+    mine = Review.objects.filter(run_id=run_id, effect_key=key, subject=Subject.EFFECT)
+    rows: QuerySet[Any, Any] = mine.order_by("-pk")
     return rows[:1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from effects.intents import plan_bytes
 from effects.models import Effect
 from runs import gate
 from runs.evidence import Line, record
-from runs.guard import Opened
+from runs.guard import Opened, Waiting
 from runs.models import Refusal, Run, Step, Token
 from runs.store import database_time
 from tests.worlds import World, a_person, fresh, intention
@@ -106,10 +107,24 @@ def stopped(world: World) -> Run:
     return run
 
 
+def asked(world: World, run: Run, key: str, **fields: Any) -> str:
+    """A charge that waits for two people, with a body of many lines."""
+    body = json.dumps({f"line {n}": "W" * 90 for n in range(30)}).encode()
+    new = intention(key, approvals=2, body=body, **{"title": "Charge card", **fields})
+    answer = intents.dispatch(world.ask(run, step_key=key), new)
+    assert isinstance(answer, Waiting)
+    return str(answer.review.pk)
+
+
 def fill() -> dict[str, Any]:
     """Fill the database; returns what tests look for."""
     world = World()
+    paying = world.run("paying")
+    names = {"title": "W" * 300, "target": HOSTILE, "amount": "9" * 60, "plan": plan_bytes(kind="W" * 120)}
     return {
+        "paying": paying.pk,
+        "review": asked(world, paying, "charge:asked"),
+        "hostile_review": asked(world, world.run("hostile paying", name=HOSTILE), "k" * 200, **names),
         "spare": [flying(world, f"spare-{number}").pk for number in range(SPARE)],
         "stopped": stopped(world).pk,
         "hostile": hostile(world).pk,

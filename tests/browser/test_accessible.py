@@ -26,6 +26,9 @@ PAGES = {
     "which run should stop": "/stop",
     "evidence": "/runs/{stopped}/evidence",
     "report": "/runs/{stopped}/report",
+    "reviews": "/reviews",
+    "a review": "/reviews/{review}",
+    "password again": "/sign-in/again",
     "people": "/people",
     "remove a person": "/people/{dana}/remove",
     "tokens": "/tokens",
@@ -42,6 +45,8 @@ HOSTILE = {
     "its form": "/runs/{hostile_running}/stop",
     "its report": "/runs/{hostile}/report",
     "its evidence": "/runs/{hostile}/evidence",
+    "its reviews": "/reviews",
+    "its review": "/reviews/{hostile_review}",
     "a crowded timeline": "/runs/{crowded}/",
 }
 # What stands outside the window, or outside the panel around it, though nothing scrolls there.

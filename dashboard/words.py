@@ -165,6 +165,14 @@ PERMIT = _terms(
     ("LOST", "Lost", "st-unknown", "Its lease ran out. Nobody says what happened."),
 )
 
+# A model turn, by what its holder reported.
+TURN = _terms(
+    ("applied", "Came to its end", "st-confirmed", "Its worker reported that it came to its end."),
+    ("partial", "Cut off", "st-partial", "It ended in the middle: no completed task."),
+    ("not_applied", "Did not take place", "st-none", "Its worker reported that it did not take place."),
+    ("unknown", "Unknown", "st-unknown", "Its worker can’t say how it ended."),
+)
+
 LATE = Term(
     "late",
     "Late report",

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboard import words
 from dashboard.pages.facts import Facts
-from dashboard.reports.turns import ended, spend_says
+from dashboard.reports.turns import spend_says, term
 from runs.models import OperationClass, Permit, PermitState
 
 SHOWN = 20
@@ -19,14 +19,10 @@ class Row:
     """One turn as a person reads it; `text` is a stranger's, and shown as text only."""
 
     permit: Any
-    ended: str
+    term: words.Term
     spend: str
     output: str
     text: str
-
-    @property
-    def term(self) -> words.Term:
-        return words.PERMIT[self.permit.state]
 
 
 class Turns:
@@ -53,7 +49,7 @@ def _row(permit: Any) -> Row:
     turn = getattr(permit, "turn", None)
     size = turn.output_size if turn else None
     output = "" if size is None else _output(turn)
-    return Row(permit, ended(permit), spend_says(turn), output, _lines(turn.output) if turn else "")
+    return Row(permit, term(permit), spend_says(turn, permit), output, _lines(turn.output) if turn else "")
 
 
 def _output(turn: Any) -> str:

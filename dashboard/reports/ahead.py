@@ -123,9 +123,19 @@ def _not_looked_up(t: Teller) -> Iterator[Claim]:
 
 
 def what_a_person_can_do(t: Teller) -> Iterator[Claim]:
-    claims = [*_settle(t), *_contradictions(t), *_parts(t), *decisions.decide(t)]
+    claims = [*_settle(t), *_contradictions(t), *_parts(t), *_again(t), *decisions.decide(t)]
     claims += [*_workers(t), *_repairs(t), *_go_on(t)]
     yield from claims or [say("Nothing here needs a person.")]
+
+
+def _again(t: Teller) -> Iterator[Claim]:
+    """Failed steps of which nothing happened, while the run may go on."""
+    number = t.rows.count("again")
+    if number and t.run.status == RunStatus.ACTIVE:
+        steps = words.count(number, "failed step")
+        yield say(
+            f"Decide whether to try {steps} again: nothing of {'it' if number == 1 else 'them'} happened."
+        )
 
 
 def _settle(t: Teller) -> Iterator[Claim]:

@@ -34,6 +34,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, RowNumber
 
 from dashboard.restored import missing
+from effects.intents import may_retry
 from effects.models import Delivery, Effect, Review, Settlement
 from effects.models import Report as ReportRow
 from runs import gates
@@ -329,6 +330,8 @@ class Rows:
         yield counted("step", Step.objects.filter(**mine), "status", Count("pk"))
         yield counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
         waiting = Step.objects.filter(**mine, status=StepStatus.RETRY_WAIT)
+        failed = Step.objects.filter(may_retry(), **mine, status=StepStatus.FAILED)
+        yield counted("again", failed, "status", Count("pk"))
         yield counted("retry_at", waiting, "status", Count("pk"), Min("due_at"))
         yield from self._counted_turns()
         late_yes = lines.filter(kind="approval.late")

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboard import words
 from effects.models import Ground, Settlement
-from runs.models import InFlight, PermitState, Refusal
+from runs.models import InFlight, OperationClass, Permit, PermitState, Refusal
 
 from .model import (
     BoundaryLog,
@@ -158,10 +158,15 @@ def became(t: Teller, entry: InFlight) -> str:
         PermitState.OPEN: "Still open: it may still complete.",
         PermitState.NOT_SENT: f"Its holder attests that nothing was sent, {t.at(permit.ended_at)}.",
         PermitState.LOST: f"Its lease ran out {t.at(permit.ended_at)}; nobody says what happened.",
-        PermitState.REPORTED: f"Its holder reported {_outcome(permit.outcome)}, {t.at(permit.ended_at)}.",
+        PermitState.REPORTED: f"Its holder reported {_said_of(permit)}, {t.at(permit.ended_at)}.",
     }[PermitState(permit.state)]
     settlement: str = getattr(entry, "settlement", "") or ""
     return f"{said} The effect is now: {effect_state(settlement)}." if settlement else said
+
+
+def _said_of(permit: Permit) -> str:
+    cut_off = permit.op_class == OperationClass.MODEL_TURN and permit.outcome == "partial"
+    return "that the turn was cut off" if cut_off else _outcome(permit.outcome)
 
 
 def _outcome(outcome: str) -> str:

@@ -73,29 +73,25 @@ def _row(permit: Any) -> TurnRow:
         output_size=turn.output_size if turn else None,
         output_digest=turn.output_digest if turn else "",
         output_kept=bool(turn and turn.output_kept),
-        says=f"{ended(permit)} {spend_says(turn)}{output_says(turn)}",
+        says=f"{term(permit).word}. {spend_says(turn, permit)}{output_says(turn)}",
     )
 
 
-def ended(permit: Any) -> str:
+def term(permit: Any) -> words.Term:
     """How the turn ended, as far as its holder said."""
-    if permit.state != PermitState.REPORTED:
-        return words.PERMIT[permit.state].sentence
-    return {
-        "applied": "Came to its end.",
-        "partial": "Cut off.",
-        "not_applied": "Did not take place.",
-    }.get(permit.outcome, "How it ended is unknown.")
+    reported = words.TURN.get(permit.outcome) if permit.state == PermitState.REPORTED else None
+    return reported or words.PERMIT[permit.state]
 
 
-def spend_says(turn: Any) -> str:
+def spend_says(turn: Any, permit: Any) -> str:
     """ "large-3, 1,200 tokens in, 340 out, 0.012 USD." or "Spend not reported." """
+    missing = f"Spend {NOT_REPORTED}{' yet' if permit.state == PermitState.OPEN else ''}."
     if turn is None:
-        return f"Spend {NOT_REPORTED}."
+        return missing
     counts = [(turn.tokens_in, "tokens in"), (turn.tokens_out, "tokens out")]
     parts = [words.clean(turn.model), *(f"{n:,} {what}" for n, what in counts if n is not None)]
     parts = [part for part in (*parts, words.clean(turn.cost)) if part]
-    return f"Spent, says its worker: {', '.join(parts)}." if parts else f"Spend {NOT_REPORTED}."
+    return f"Spent, says its worker: {', '.join(parts)}." if parts else missing
 
 
 def output_says(turn: Any) -> str:

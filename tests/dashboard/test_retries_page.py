@@ -37,6 +37,7 @@ def test_a_retry_stands_on_the_page_and_in_the_report_with_its_time(world: World
     run = world.run()
     step = failed(run, "looked up")
     assert "Retries" in said_of(world, run)
+    assert "Decide whether to try 1 failed step again" in str(reports.build(run.pk).sections[4])
     retries.schedule(actor=world.agent, step=step, worker="w-1", seen=1, delay_s=600)
     due = fresh(step).due_at
     assert due is not None

@@ -1,7 +1,7 @@
 """A wall clock that is wrong, in one process only. Clocks that only count on (monotonic, boot time) stay.
 
-`time.time` is replaced before anybody imports it. `datetime.now` and `utcnow` read the clock in C, and the class
-is a key in the tables of both database drivers: so their C functions are replaced, and the class stays.
+`time.time` is replaced before anybody imports it. `datetime.now` and `utcnow` read the clock in C, and the
+class is a key in the tables of both database drivers: so their C functions are replaced, not the class.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Courier:
     def wake(self) -> None:
         """Tell what waits, in a thread of its own, until all is told."""
         with self._lock:
-            if self._thread is not None or self._end.is_set():
+            if self._thread is not None or self._end.is_set() or not self._outbox.waiting:
                 return
             thread = threading.Thread(target=self._run, name="allstop-courier", daemon=True)
             with contextlib.suppress(RuntimeError):  # the interpreter is ending: the next process tells it

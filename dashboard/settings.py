@@ -95,7 +95,14 @@ SQLITE = {
 }
 
 POSTGRESQL = {
-    "pool": {"min_size": 1, "max_size": env.int("ALLSTOP_POOL", default=20), "timeout": 5},
+    "pool": {
+        "min_size": 1,
+        "max_size": env.int("ALLSTOP_POOL", default=20),
+        # Whoever presses Stop while the store is away is told so within seconds.
+        "timeout": env.float("ALLSTOP_POOL_WAIT_S", default=3.0),
+        # A pool that fails to connect asks ever more seldom, for minutes; one that gave up asks at once.
+        "reconnect_timeout": 3,
+    },
     "options": " ".join(
         f"-c {name}={value}"
         for name, value in {
@@ -105,7 +112,8 @@ POSTGRESQL = {
             "lock_timeout": "3s",
         }.items()
     ),
-    "connect_timeout": 5,
+    "connect_timeout": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds: a machine that has gone is not waited for while TCP repeats
     "keepalives": 1,
     "keepalives_idle": 30,
     "keepalives_interval": 10,

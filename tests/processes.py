@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.servers import free_port
-from tests.tools import die_with_parent
+from tests.tools import die_with_parent, obey_permissions
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONDEVMODE")
@@ -83,12 +83,16 @@ class Process:
 
 @dataclass
 class Processes:
-    """Starts processes against one database and, if there is a REDIS_URL, one Valkey."""
+    """Starts processes against one database and, if there is a REDIS_URL, one Valkey.
+
+    `obedient`: they may not write where permissions forbid it, also when the tests are root.
+    """
 
     folder: Path
     database_url: str
     redis_url: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
+    obedient: bool = False
     started: list[Process] = field(default_factory=list)
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -104,6 +108,19 @@ class Processes:
         }
         return {**kept, **mine, **self.environ, **more}
 
+    def begin(self) -> Callable[[], None] | None:
+        """What a process does to itself before it runs."""
+        begin = die_with_parent()
+        if not self.obedient:
+            return begin
+
+        def obey() -> None:
+            obey_permissions()
+            if begin is not None:
+                begin()
+
+        return obey
+
     def start(self, name: str, command: list[str], **environ: str) -> Process:
         """Any command, from the checkout. Its log is `<name>-<n>.log` in the folder."""
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
@@ -117,7 +134,7 @@ class Processes:
                 stdout=words,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
+                preexec_fn=self.begin(),
             )
         process = Process(name, popen, log)
         self.started.append(process)

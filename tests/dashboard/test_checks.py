@@ -1,5 +1,6 @@
 """A setting that could lose a stop or open a door is named at the start, with an id and what to do."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -216,3 +217,8 @@ def test_a_production_setting_passes_the_checks_for_deployment(tmp_path: Any) ->
     command = [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_for_operators_names_every_check() -> None:
+    written = set(re.findall(r'id="allstop\.([EW]\d{3})"', (ROOT / "dashboard/checks.py").read_text()))
+    assert set(re.findall(r"\b[EW]\d{3}\b", (ROOT / "docs/operating.md").read_text())) == written

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from runs.models import Permit, StopRequest
 from tests.wire import agent_of
 from tests.worlds import World, an_effect, in_seconds, lapse
 
+OPERATING = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 Figures = dict[str, float]
 pytestmark = pytest.mark.django_db
 
@@ -124,6 +127,13 @@ def test_no_name_id_or_text_of_anybody_is_in_it() -> None:
     assert "canary" not in text
     assert run.pk not in text
     assert world.workspace.pk not in text
+
+
+def test_the_page_for_operators_names_every_figure_and_no_other() -> None:
+    known = re.findall(r"^\| `(allstop_\w+)` \| (?:rows|process) \|", OPERATING.read_text(), re.M)
+    metrics.rows.forget()
+    served = re.findall(r"^# TYPE (allstop_\w+)", Client().get("/metrics").content.decode(), re.M)
+    assert sorted(served) == sorted(known)
 
 
 def test_a_scrape_costs_few_questions_and_the_next_one_none(django_assert_max_num_queries: Any) -> None:

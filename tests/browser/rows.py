@@ -116,6 +116,17 @@ def asked(world: World, run: Run, key: str, **fields: Any) -> str:
     return str(answer.review.pk)
 
 
+def calm(world: World, key: str, **stop: str) -> Run:
+    """A run with nothing in flight: one effect confirmed, one step queued; perhaps stopped and drained."""
+    run = world.run(key, agent="invoice agent")
+    world.report(world.opened(run, f"charge:{key}"), provider_ref="ch_1")
+    gate.register(world.ask(run, step_key="queued"))
+    if stop:
+        world.stop(run, **stop)
+        drain_run(run.pk)
+    return run
+
+
 def fill() -> dict[str, Any]:
     """Fill the database; returns what tests look for."""
     world = World()
@@ -130,6 +141,8 @@ def fill() -> dict[str, Any]:
         "hostile": hostile(world).pk,
         "hostile_running": world.run("hostile", name=HOSTILE, agent="A" * 120).pk,
         "crowded": crowded(world).pk,
+        "calm": calm(world, "calm").pk,
+        "paused": calm(world, "paused", mode="pause", note="over night").pk,
         "token": Token.objects.filter(workspace=world.workspace).values_list("pk", flat=True)[0],
         "empty": world.run("empty").pk,
         "people": {

@@ -28,7 +28,7 @@ def test_alice_presses_stop_and_reads_what_it_came_to(site: Site, visit: Visit) 
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("1 action is in flight")
     expect(dialog).to_contain_text("2 queued steps will be refused.")
-    expect(page.locator("#dl")).to_be_focused()  # the first field, never the red button
+    expect(dialog.get_by_role("radio", name="Cancel")).to_be_focused()  # a field, never the red button
     page.fill("#note", "wrong prices")
     request_stop(page)
     expect(page.locator("#stop-said")).to_have_text(RECORDED)
@@ -181,3 +181,42 @@ def test_a_preview_that_fails_disables_nothing(site: Site, visit: Visit) -> None
     expect(page.locator("#dlg-now")).to_contain_text("Preview unavailable. You can still request the stop.")
     request_stop(page)
     expect(page.locator("#stop-said")).to_have_text(RECORDED)
+
+
+def test_alice_pauses_resumes_and_cancels_by_clicks(site: Site, visit: Visit) -> None:
+    run = site.rows["calm"]
+    page = visit("alice", f"/runs/{run}/")
+    open_dialog(page)
+    dialog, said = page.get_by_role("dialog"), page.locator("#stop-said")
+    dialog.get_by_role("radio", name="Pause").check()
+    expect(dialog).to_contain_text("1 queued step will be held and keeps its place.")
+    expect(dialog).not_to_contain_text("queued step will be refused", use_inner_text=True)
+    request_stop(page)
+    expect(said).to_contain_text("New work is held from version 2. Resuming it is a decision of its own.")
+    expect(page.locator(".head .st")).to_have_text("Paused", timeout=15_000)
+    page.get_by_role("link", name="Resume…").click()
+    expect(page.get_by_role("row", name="charge:calm")).to_contain_text("Skip, settled")
+    page.get_by_label("Why may it go on?").fill("the prices are right now")
+    page.get_by_role("button", name="Resume this run").click()
+    expect(page.locator(".note").first).to_contain_text("Resumed at version 3.")
+    expect(page.locator(".head .st")).to_have_text("Running")
+    open_dialog(page)
+    request_stop(page)
+    expect(said).to_contain_text("New work is refused from version 4.")
+    expect(page.locator(".dock")).to_contain_text("Stop #")
+    assert site.stops_of(run) == 2
+
+
+def test_a_press_that_follows_one_in_the_same_dialog_is_a_press_of_its_own(site: Site, visit: Visit) -> None:
+    run = site.spare()
+    page = visit("alice", f"/runs/{run}/")
+    open_dialog(page)
+    page.get_by_role("radio", name="Pause").check()
+    request_stop(page)
+    expect(page.locator("#stop-said")).to_contain_text("is held from version 2")
+    page.keyboard.press("s")
+    page.get_by_role("radio", name="Cancel").check()
+    expect(page.get_by_role("dialog")).to_contain_text("Your press will replace stop #")
+    request_stop(page)
+    expect(page.locator("#stop-said")).to_contain_text("It replaces stop #")
+    assert (site.stops_of(run), site.presses_of(run)) == (2, 2)

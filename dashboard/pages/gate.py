@@ -79,22 +79,20 @@ class GatePage:
 
     @property
     def releasing(self) -> str:
-        """What a release does, in one sentence more than it needs."""
+        """What a release does, and what it leaves as it is."""
         paused, stale = self.standing.paused, self.standing.stale
-        said = f"Releasing starts nothing. {words.count(paused, 'paused run')} "
-        said += (
-            f"{'stays' if paused == 1 else 'stay'} paused until resumed one by one. New runs may be admitted."
-        )
-        if stale:
-            were = (
-                "run was active when it shut and stays"
-                if stale == 1
-                else "runs were active when it shut and stay"
+        said = ["Releasing starts nothing."]
+        if paused:
+            runs = "run stays" if paused == 1 else "runs stay"
+            said.append(f"{paused} paused {runs} paused until resumed one by one.")
+        said.append("New runs may be admitted.")
+        if stale == 1:
+            said.append(
+                "1 run was active when it shut and stays refused: pause and resume it to let it go on."
             )
-            said += (
-                f" {stale} {were} refused: pause and resume {'it' if stale == 1 else 'each'} to let it go on."
-            )
-        return said
+        elif stale:
+            said.append(f"{stale} runs were active when it shut and stay refused: pause and resume each.")
+        return " ".join(said)
 
 
 def slip_guard(name: str) -> str:

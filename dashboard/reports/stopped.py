@@ -29,6 +29,7 @@ WAITING = (StepStatus.PENDING, StepStatus.RETRY_WAIT, StepStatus.WAITING_APPROVA
 
 def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _of_the_stops(t)
+    yield from _from_above(t)
     yield from _held(t)
     yield from _withheld(t)
     yield from _refused(t)
@@ -51,6 +52,17 @@ def _of_the_stops(t: Teller) -> Iterator[Claim]:
     for stop in [stop for stop in rows.stops if stop.finished_before]:
         after = f"Stop #{stop.number} came after the run had ended, and had nothing left to refuse."
         yield say(f"{after} {_how_it_ended(t)}", rows.count("after_end"), *rows.seqs(*ENDS))
+
+
+def _from_above(t: Teller) -> Iterator[Claim]:
+    """What holds the run without a stop of its own: a restore, or the gate of its workspace."""
+    restored = t.rows.seqs("run.restored")[-1:]
+    if restored and t.run.status == RunStatus.PAUSED and not t.rows.in_force:
+        version = t.run.cancel_version
+        yield say(f"A restore holds the run: new work is refused from version {version}.", *restored)
+    elif t.rows.held_back:
+        since = t.at(t.run.workspace.gate_at)
+        yield say(f"The gate of its workspace was shut at {since}. Since then every gate refuses this run.")
 
 
 def _effective(t: Teller, stop: StopRequest) -> Iterator[Claim]:

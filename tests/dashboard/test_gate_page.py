@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
+from effects.drain import drain_run
 from runs import access, gates
 from runs.models import Press, Restore, StopRequest, Workspace
 from runs.presses import Wish
@@ -56,10 +57,14 @@ def test_alice_shuts_the_gate_and_every_page_says_who_and_when(world: World) -> 
 
 def test_bob_releases_it_with_a_reason_and_is_told_what_that_does_not_do(world: World) -> None:
     run, bob = world.run(), browser(world.bob)
+    held = world.run("held")
+    world.stop(held, mode="pause")
+    drain_run(held.pk)
     shut(browser(world.alice))
-    stop = StopRequest.objects.get()
+    stop = StopRequest.objects.get(scope="workspace")
     page = text_of(bob.get("/gate").content.decode())
-    assert "Releasing starts nothing. 0 paused runs stay paused until resumed one by one." in page
+    assert "Releasing starts nothing. 1 paused run stays paused until resumed one by one." in page
+    assert "New runs may be admitted." in page
     assert "1 run was active when it shut and stays refused: pause and resume it to let it go on." in page
     blank = bob.post("/gate/release", {"stop": stop.pk, "reason": " "})
     assert (blank.status_code, gate_of(world)) == (422, "SHUT")
@@ -70,6 +75,9 @@ def test_bob_releases_it_with_a_reason_and_is_told_what_that_does_not_do(world: 
     assert "The gate is open. Nothing was started by this" in text_of(released.content.decode())
     assert (gate_of(world), fresh(stop).closed_because) == ("OPEN", "released")
     assert "Every gate refuses it" in text_of(bob.get(f"/runs/{run.pk}/").content.decode())
+    report = text_of(bob.get(f"/runs/{run.pk}/report").content.decode())
+    assert "The gate of its workspace was shut at" in report
+    assert "may start new work" not in report
 
 
 def test_a_second_press_joins_and_nothing_that_can_not_be_read_refuses_one(world: World) -> None:

@@ -39,9 +39,9 @@ class Command(BaseCommand):
         self.stdout.write(f"Backup of {taken.header.taken_at:%Y-%m-%d %H:%M:%S} UTC: {rows} in {taken.file}")
         self.stdout.write(f"SHA-256 of its contents: {taken.digest}")
         self.stdout.write(
-            "It is as secret as the database: password hashes and digests of tokens are in it. Sessions and "
-            "the secret key are not. A stop that is recorded from now on is not in it, and would be lost "
-            "with it."
+            "It is as secret as the database: password hashes and digests of tokens are in it. Sessions, the "
+            "secret key and the files that agents had written are not. A stop that is recorded from now on "
+            "is not in it: restore it, and that stop is lost."
         )
 
 

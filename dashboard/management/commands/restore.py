@@ -83,8 +83,8 @@ class Command(BaseCommand):
         permits = words.count(tally.permits, "permit is", "permits are")
         effects = words.count(tally.effects, "effect is", "effects are")
         self.stdout.write(
-            f"{gates} shut, until an admin opens each. Of {runs}, {tally.paused} were at work and are held "
-            f"until each is resumed. {permits} lost, {effects} unknown and will be looked up. Workers from "
-            "before are refused; what they report late still counts."
+            f"{gates} shut, until an admin opens each. {runs} found, {tally.paused} at work: held, until "
+            f"each is resumed. {permits} lost, {effects} unknown, to be looked up. Workers from before are "
+            "refused; what they report late still counts."
         )
         self.stdout.write(f"Next: docs/runbooks/restore.md. SHA-256 of the backup: {restored.taken.digest}")

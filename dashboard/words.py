@@ -331,6 +331,14 @@ def listed(parts: list[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def doubtful(named: str, effects: int, deliveries: int) -> str:
+    """What may have happened: `named` tells the effects; messages beside them, or alone."""
+    if not deliveries:
+        return named
+    over = f"the hand-over of {count(deliveries, 'message')}"
+    return f"{named} and {over}" if effects else over
+
+
 def messages(counts: Mapping[str, int]) -> str:
     """`2 handed over · 1 held · 1 unknown`; empty when there is no message."""
     order = ("HANDED_OVER", "NOT_HANDED_OVER", "HELD", "WITHHELD", "UNKNOWN", "ACCEPTED_UNKNOWN")

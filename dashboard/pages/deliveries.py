@@ -11,6 +11,7 @@ from dashboard.words import Term
 from effects.deliveries import shown_target
 from effects.models import Delivery
 
+BY = {"webhook": "Allstop, webhook", "email": "Allstop, e-mail", "outside": "Its agent"}
 ROOM = 120  # signs of a stranger's text in a cell
 
 
@@ -20,6 +21,7 @@ class Row:
 
     delivery: Delivery
     term: Term
+    by: str
     target: str
     evidence: str
     line: int | None
@@ -45,4 +47,4 @@ def row(delivery: Delivery) -> Row:
     evidence = f"{why[0].upper()}{why[1:]}, {clock(at)}" if why else clock(at)
     line: int | None = getattr(delivery, "line", None)
     target = words.brief(shown_target(delivery), ROOM)
-    return Row(delivery, words.DELIVERY[delivery.state], target, evidence, line)
+    return Row(delivery, words.DELIVERY[delivery.state], BY[delivery.channel], target, evidence, line)

@@ -215,6 +215,23 @@ class Facts:
         """The run's own deliveries, by state."""
         return self._counts["delivery"]
 
+    @property
+    def messages_known(self) -> int:
+        """Deliveries of which it is known whether they were handed over."""
+        return self.messages["HANDED_OVER"] + self.messages["NOT_HANDED_OVER"]
+
+    @property
+    def messages_open(self) -> int:
+        """Deliveries that may have been handed over."""
+        return self.messages["DISPATCHED"] + self.messages["UNKNOWN"]
+
+    @property
+    def message_marks(self) -> list[str]:
+        """One word per message that was sent, for the same strip."""
+        flying, unknown = self.messages["DISPATCHED"], self.messages["UNKNOWN"]
+        unknown += self.messages["ACCEPTED_UNKNOWN"]
+        return ["known"] * self.messages_known + ["flight"] * flying + ["unknown"] * unknown
+
     @cached_property
     def deliveries(self) -> list[Delivery]:
         """Those still open, then the newest; in the order of queueing. No query where there is none.

@@ -84,12 +84,13 @@ class RunPage:
     @property
     def title(self) -> str:
         """`(2?) Stopping · name`: what is open comes first, a tab is narrow."""
-        open_ones = f"({self.facts.unknown}?) " if self.facts.unknown else ""
+        unknown = self.facts.unknown + self.facts.messages["UNKNOWN"]
+        open_ones = f"({unknown}?) " if unknown else ""
         return f"{open_ones}{self.chip.word} · {words.clean(self.run.name)}"
 
     @property
     def favicon(self) -> str:
-        if self.facts.unknown:
+        if self.facts.unknown + self.facts.messages["UNKNOWN"]:
             return "unknown"
         return "needs" if self.run.status == RunStatus.CANCELLING_TIMEOUT else "normal"
 
@@ -200,8 +201,10 @@ def _named_unknowns(facts: Facts) -> str:
     doubtful = (Settlement.UNKNOWN, Settlement.DISPATCHED, Settlement.ACCEPTED_UNKNOWN)
     open_ones = [effect for effect in facts.effects if effect.settlement in doubtful]
     if len(open_ones) == 1:
-        return f"“{words.brief(open_ones[0].title)}”"
-    return words.count(sum(facts.settlements[state] for state in doubtful), "effect")
+        named = f"“{words.brief(open_ones[0].title)}”"
+    else:
+        named = words.count(sum(facts.settlements[state] for state in doubtful), "effect")
+    return words.doubtful(named, len(open_ones), facts.messages_open + facts.messages["ACCEPTED_UNKNOWN"])
 
 
 def effect_row(effect: Effect) -> EffectRow:

@@ -89,26 +89,29 @@ def holds(worker: Worker, stop: StopRequest) -> bool:
 
 
 def _reconcile(facts: Facts) -> Stage:
-    if not facts.dispatched:
+    known, open_ones = facts.known + facts.messages_known, facts.open_questions + facts.messages_open
+    sent = facts.dispatched + facts.messages_known + facts.messages_open + facts.messages["ACCEPTED_UNKNOWN"]
+    if not sent:
         return Stage("Reconcile", DONE, "st-settled", "", "Nothing was sent", "", "#effects")
-    value = (str(facts.known), f"of {facts.dispatched} known")
-    shown = [mark for mark in facts.marks if mark != "none"]
-    say = f"{facts.known} known, {facts.dispatched - facts.known} not"
-    if facts.run.status == RunStatus.ABANDONED and facts.open_questions:
-        note = f"{facts.open_questions} unknown, nobody is asked any more"
+    value = (str(known), f"of {sent} known")
+    shown = [mark for mark in facts.marks + facts.message_marks if mark != "none"]
+    say = f"{known} known, {sent - known} not"
+    if facts.run.status == RunStatus.ABANDONED and open_ones:
+        note = f"{open_ones} unknown, nobody is asked any more"
         return Stage("Reconcile", LATER, "st-abandoned", *value, note, "#effects", shown, say)
-    state = NOW if facts.open_questions else DONE
-    icon = "st-quiet" if facts.open_questions else "st-settled"
+    state = NOW if open_ones else DONE
+    icon = "st-quiet" if open_ones else "st-settled"
     return Stage("Reconcile", state, icon, *value, _next_check(facts), "#effects", shown, say)
 
 
 def _next_check(facts: Facts) -> str:
-    if not facts.open_questions:
+    if not facts.open_questions + facts.messages_open:
         return ""
     checks = [effect.next_check_at for effect in facts.effects if effect.next_check_at]
     flying = facts.settlements["DISPATCHED"]
     parts = [f"{facts.unknown} unknown"] if facts.unknown else []
     parts += [f"{flying} in flight"] if flying else []
+    parts += [f"{words.count(facts.messages_open, 'message')} open"] if facts.messages_open else []
     parts += [f"next look-up {clock(min(checks))}"] if checks else []
     return ", ".join(parts)
 

@@ -144,9 +144,9 @@ def _doubtful(rows: Rows) -> str:
     """One effect by name, more by number."""
     doubtful = (*DOUBTFUL, Settlement.ACCEPTED_UNKNOWN)
     total = rows.count("effect", *doubtful)
-    if total == 1 and (one := [e for e in rows.effects if e.settlement in doubtful]):
-        return name_of(one[0])
-    return words.count(total, "effect")
+    one = [e for e in rows.effects if e.settlement in doubtful] if total == 1 else []
+    named = name_of(one[0]) if one else words.count(total, "effect")
+    return words.doubtful(named, total, rows.count("delivery", *map(str, doubtful)))
 
 
 def _run(rows: Rows) -> RunFacts:

@@ -46,6 +46,7 @@ def test_the_report_says_which_messages_were_handed_over_withheld_and_unknown() 
     run = a_stopped_run(World())
     report = reports.build(run.pk)
     assert (run.status, report.outcome) == ("UNKNOWN", "awaiting verification")
+    assert report.sentence == "We cannot yet say whether the hand-over of 1 message happened."
     assert report.messages == "1 handed over · 1 withheld · 1 unknown"
     said = claims(run)
     assert "1 message was withheld and will not be handed over." in said["stopped"]
@@ -94,6 +95,8 @@ def test_the_run_page_lists_the_messages_with_their_state_and_hides_a_webhooks_p
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert "1 handed over · 2 withheld · 1 unknown" in page
     assert "Tell &lt;Dana&gt;" in page
+    assert "We cannot yet say whether the hand-over of 1 message happened." in page
+    assert "of 2 known" in page
     assert "https://hooks.example.org:443" in page
     assert "s3cret" not in page
     assert NOT_UNSENT in page

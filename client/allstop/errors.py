@@ -48,6 +48,13 @@ class Refused(BaseException):
 class StopRequested(Refused):
     """A stop is in force. End at this safe point: start nothing new."""
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether the run is only held: after a resume, which is a person's decision, it can be attached to
+        again.
+        """
+        return self.run_status in ("PAUSING", "PAUSED")
+
 
 class StaleVersion(Refused):
     """The run goes on at another version than this worker carries. Attach again before you ask again."""

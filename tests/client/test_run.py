@@ -320,3 +320,13 @@ def test_calls_are_given_up_in_bounded_time(client: Client, stub: Stub) -> None:
         pass
     assert time.monotonic() - begun < 5
     assert 2 <= len(stub.seen("/runs$")) < 20
+
+
+@pytest.mark.parametrize(("status", "held"), [("PAUSING", True), ("PAUSED", True), ("CANCELLING", False)])
+def test_a_held_run_raises_as_any_stop_does_and_says_that_it_may_be_resumed(
+    stub: Stub, client: Client, status: str, held: bool
+) -> None:
+    stub.stop(status)
+    with pytest.raises(StopRequested) as caught, client.run("r"):
+        pytest.fail("a held run starts nothing")
+    assert caught.value.may_resume is held

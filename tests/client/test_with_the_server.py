@@ -246,3 +246,34 @@ def test_an_agent_killed_in_its_call_leaves_an_unknown_that_only_evidence_settle
         assert site.settlement(run, key) == truth
         run._ended = True
     assert site.bank.ledger.sends(key) == 1
+
+
+def test_an_agent_attaches_again_after_a_resume_and_sends_no_settled_key_twice(
+    site: Site, client: Client
+) -> None:
+    held: list[str | None] = []
+
+    def work() -> str:
+        with client.run("night") as run:
+            site.effect(run, "night:1").send(site.charge, "night:1")
+            if not held:
+                client.request_stop(run_id=run.id, mode="pause")
+            site.effect(run, "night:2").send(site.charge, "night:2")
+        return run.id
+
+    with pytest.raises(StopRequested) as caught:
+        work()
+    held.append(caught.value.run_status)
+    assert caught.value.may_resume
+    with pytest.raises(StopRequested):
+        work()  # refused for now: attaching asks nobody to go on
+    run = site.see("runs?q=night")["items"][0]
+    until(lambda: site.see(f"runs/{run['id']}")["status"] == "PAUSED")
+    decision = {"reason": "morning", "seen_version": 2}
+    path, headers = (
+        f"{site.web.url}/api/v1/runs/{run['id']}/resume",
+        {"Authorization": f"Bearer {site.token}"},
+    )
+    assert httpx2.post(path, json=decision, headers=headers, timeout=20).status_code == 200
+    assert site.see(f"runs/{work()}")["status"] == "COMPLETED"
+    assert [site.bank.ledger.sends(f"night:{n}") for n in (1, 2)] == [1, 1]

@@ -75,8 +75,8 @@ def put_to_rest(restore: Restore, before: Before) -> Tally:
 def _shut(workspace: Workspace, restore: Restore, epoch: int) -> StopRequest:
     earlier = list(gates.standing_stops(workspace.pk))
     told = {"taken_at": restore.taken_at.isoformat(), "digest": restore.digest}
-    note = f"Restored from a backup taken {restore.taken_at:%Y-%m-%d %H:%M:%S} UTC."
-    wish = Wish(mode=Mode.PAUSE, reason="restore", note=note)
+    note = f"backup of {restore.taken_at:%Y-%m-%d %H:%M:%S} UTC"
+    wish = Wish(mode=Mode.PAUSE, reason=gates.RESTORED, note=note)
     stop = gates.shut_gate(workspace, RESTORER, wish, database_time(), epoch=epoch + 1)
     shut = {"mode": stop.mode, "reason": stop.reason, "epoch": workspace.epoch}
     lines = [

@@ -120,7 +120,12 @@ def _born_stopping(run: Run, actor: Actor, wish: Wish, weaker: StopRequest | Non
 
 
 def follow(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
-    """In the transaction of a stop: without children there is nobody to pass it on to."""
+    """In the transaction of a stop: without children there is nobody to pass it on to.
+
+    A stop of a scope (a restore's, for one) reaches each run by itself.
+    """
+    if stop.run_id is None:
+        return []
     children = Run.objects.filter(parent=run)
     if not children.exists():
         _is_passed_on(stop)

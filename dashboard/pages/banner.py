@@ -33,9 +33,7 @@ def banner_of(workspace: Workspace | None, may: frozenset[str]) -> Banner | None
         restore = Restore.objects.order_by("-pk").first()
         says = f"{missing(restore.taken_at, restore.restored_at)} " if restore else ""
         says += "No run may start new work until an admin opens the gate."
-        return Banner(
-            "Restored from a backup.", says, "Open…" if "admin" in may else "Look at it", stop.number
-        )
+        return Banner("The gate is shut.", says, "Open…" if "admin" in may else "Look at it", stop.number)
     who = words.clean(name_actors([stop.actor])[stop.actor])
     says = f"Since {since}, by {who} (stop #{stop.number}). No run of this workspace may start new work."
     return Banner("The gate is shut.", says, "Release…" if "release" in may else "Look at it", stop.number)

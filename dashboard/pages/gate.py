@@ -51,7 +51,8 @@ class Held:
 
     @property
     def why(self) -> str:
-        return dict(words.REASONS).get(self.stop.reason, words.clean(self.stop.reason))
+        known = dict(words.REASONS) | {gates.RESTORED: "After a restore"}
+        return known.get(self.stop.reason, words.clean(self.stop.reason))
 
 
 class GatePage:

@@ -247,6 +247,7 @@ def test_the_same_backup_twice_gives_no_version_and_no_epoch_twice(scene: Scene)
 def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: Path) -> None:
     world = World()
     run = world.run()
+    child = world.run("child", parent=run.pk)
     wish = Wish(note="quarter end")
     earlier = gates.shut(actor=world.alice, workspace_id=world.workspace.pk, wish=wish).stop
     taken = backup.take(tmp_path / "one", "1.0")
@@ -255,7 +256,8 @@ def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: P
     assert stop is not None
     earlier = fresh(earlier)
     assert (earlier.superseded_by_id, earlier.closed_because) == (stop.pk, "superseded")
-    assert fresh(run).status == "PAUSED"
+    assert (fresh(run).status, fresh(child).status) == ("PAUSED", "PAUSED")
+    assert "stop.has_children" not in kinds_of(run), "a restore reaches each run by itself"
     assert isinstance(gate.claim(world.ask(fresh(run), step_key="a")), Refusal)
     lines = Evidence.objects.filter(stream=world.workspace.pk, stop_id__in=[stop.pk, earlier.pk])
     assert list(lines.order_by("seq").values_list("kind", flat=True)) == [

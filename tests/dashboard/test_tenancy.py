@@ -12,7 +12,7 @@ from tests.worlds import World
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OF_A_RUN = [pattern for pattern in urlpatterns if "run_id" in str(pattern.pattern)]
-OF_A_WORKSPACE = ["/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/stop", "/notices"]
+OF_A_WORKSPACE = ["/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"]
 FOR_ALL = {"sign-in-link", "problem", "account_login", "account_logout", "theme"}
 
 

@@ -54,13 +54,24 @@ def unknown(t: Teller) -> Iterator[Claim]:
     if doubtful:
         were = words.count(doubtful, "message", "messages")
         text = f"{were} may have been handed over; no word of it came back yet. {NOT_UNSENT}"
-        lines = (_line(t, DeliveryState.UNKNOWN), _line(t, DeliveryState.DISPATCHED))
-        yield say(text, *lines)
+        states = [s for s in (DeliveryState.UNKNOWN, DeliveryState.DISPATCHED) if _count(t, s)]
+        yield say(text, *(_line(t, state) for state in states))
     accepted = _count(t, DeliveryState.ACCEPTED_UNKNOWN)
     if accepted:
         of = words.count(accepted, "message")
         text = f"Two people accepted that it cannot be determined whether {of} left."
         yield say(text, _line(t, DeliveryState.ACCEPTED_UNKNOWN))
+
+
+def ask(t: Teller) -> Iterator[Claim]:
+    """Question 5: only its receiver can tell whether an unknown message came."""
+    number = _count(t, DeliveryState.UNKNOWN)
+    if number:
+        whom = "the receiver" if number == 1 else "the receivers"
+        text = (
+            f"Ask {whom} of {words.count(number, 'message')} whether it came; the run’s page names where to."
+        )
+        yield say(text, _line(t, DeliveryState.UNKNOWN))
 
 
 def queued(t: Teller) -> Iterator[Claim]:

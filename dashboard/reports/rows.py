@@ -373,11 +373,12 @@ class Rows:
         yield plain("version", issued, "told", "version", "issued_at")
 
     def _unexplained(self) -> QuerySet[Step]:
-        """Steps that are unknown without an effect that would say why."""
+        """Steps that are unknown without an effect or a message that would say why."""
         doubted = Effect.objects.filter(
             step=OuterRef("pk"), settlement__in=(*DOUBTFUL, Settlement.ACCEPTED_UNKNOWN)
         )
-        return Step.objects.filter(~Exists(doubted), run=self.run, status=StepStatus.UNKNOWN)
+        told = Delivery.objects.filter(permit__step=OuterRef("pk"))
+        return Step.objects.filter(~Exists(doubted), ~Exists(told), run=self.run, status=StepStatus.UNKNOWN)
 
     def _leaks(self) -> QuerySet[Evidence]:
         """Permits of the ordinary guard that were opened behind the line of a stop, at its version or an

@@ -52,7 +52,8 @@ def test_the_report_says_which_messages_were_handed_over_withheld_and_unknown() 
     assert "1 message was withheld and will not be handed over." in said["stopped"]
     assert f"1 message was handed over. {NOT_UNSENT}" in said["completed"]
     doubt = f"1 message may have been handed over; no word of it came back yet. {NOT_UNSENT}"
-    assert doubt in said["uncertain"]
+    assert said["uncertain"] == ["No effect is uncertain.", doubt]
+    assert "Ask the receiver of 1 message whether it came" in str(said["next"])
     cited = {line.seq for line in report.evidence}
     for section in report.sections:
         for claim in section.claims:

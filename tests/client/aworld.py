@@ -1,10 +1,11 @@
-"""The outside world of the async tests, and clients of the stub with short patience."""
+"""The outside world of the async tests, and clients of the stub."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Call:
 
 
 def connected(server: StubServer, buffer: Path | bool, **settings: Any) -> AsyncClient:
-    quick = {"timeout_s": 1.0, "give_up_s": 0.4, "report_for_s": 0.6, "heartbeat_s": 0.05}
+    quick = {"timeout_s": 5.0, "give_up_s": 5.0, "report_for_s": 5.0, "heartbeat_s": 0.05}
     return AsyncClient(server.url, "als_x", worker="w-1", buffer=buffer, **{**quick, **settings})
 
 
@@ -48,6 +49,16 @@ def charging(run: AsyncRun, key: str = "charge:7") -> AsyncEffect:
 
 def outcomes(stub: Stub) -> list[str]:
     return [c.body["outcome"] for c in stub.seen("/report$")]
+
+
+async def until_cut(work: Coroutine[Any, Any, Any], begun: Callable[[], object]) -> None:
+    """Wait for it until something has begun, and then no longer, as a timeout would have it."""
+    task = asyncio.create_task(work)
+    await until(begun)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
 
 
 async def until(true: Callable[[], object], within_s: float = 10) -> None:

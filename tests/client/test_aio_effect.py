@@ -44,6 +44,13 @@ async def client(server: StubServer, buffer: Path) -> AsyncIterator[AsyncClient]
         yield client
 
 
+@pytest.fixture
+async def hasty(server: StubServer, buffer: Path) -> AsyncIterator[AsyncClient]:
+    """For the tests in which it has to give up."""
+    async with connected(server, buffer, heartbeat_s=60, give_up_s=0.3, report_for_s=0.3) as client:
+        yield client
+
+
 async def test_two_round_trips_before_the_send_and_one_after(client: AsyncClient, stub: Stub) -> None:
     before: list[str] = []
 
@@ -109,10 +116,10 @@ async def test_a_permit_that_was_lost_is_a_lost_claim(client: AsyncClient, stub:
 @pytest.mark.parametrize(
     ("status", "text"), [(200, '{"look": "OPEN"}'), (200, "<html>"), (302, ""), (404, "{}"), (500, "open")]
 )
-async def test_anything_but_open_is_not_open(client: AsyncClient, stub: Stub, status: int, text: str) -> None:
+async def test_anything_but_open_is_not_open(hasty: AsyncClient, stub: Stub, status: int, text: str) -> None:
     stub.say("/permits/", status, text, method="GET", times=500)
     call = Call()
-    async with client.run("r") as run:
+    async with hasty.run("r") as run:
         with pytest.raises(GateUnavailable):
             await charging(run).send(call)
     assert (call.ended, outcomes(stub)) == ([], ["not_sent"])
@@ -126,17 +133,18 @@ async def test_the_permit_is_counted_from_before_it_was_asked_for(client: AsyncC
     async with client.run("r") as run:
         with pytest.raises(PermitExpired):
             await charging(run).send(call)
+        stub.ttl_s = 10
         await charging(run).send(call)
     assert (call.ended, outcomes(stub)) == (["charge:7"], ["not_sent", "applied"])
 
 
 @pytest.mark.invariant("I8")
 async def test_when_every_answer_of_the_gate_is_lost_nothing_is_sent_and_the_next_try_finds_the_permit(
-    client: AsyncClient, stub: Stub
+    hasty: AsyncClient, stub: Stub
 ) -> None:
     stub.lose("/effects$", times=50)
     call = Call()
-    async with client.run("r") as run:
+    async with hasty.run("r") as run:
         with pytest.raises(GateUnavailable):
             await charging(run).send(call)
         assert call.ended == []
@@ -163,14 +171,14 @@ async def test_a_settled_key_is_skipped_and_one_in_doubt_must_wait(client: Async
 
 
 async def test_a_report_that_never_gets_through_is_kept_and_told_by_the_next_client(
-    client: AsyncClient, server: StubServer, stub: Stub, buffer: Path
+    hasty: AsyncClient, server: StubServer, stub: Stub, buffer: Path
 ) -> None:
     stub.say("/report$", 503, "", times=500)
     with pytest.raises(ReportNotDelivered) as lost:
-        async with client.run("r") as run:
+        async with hasty.run("r") as run:
             await charging(run).send(Call())
     assert lost.value.kept
-    await client.close()
+    await hasty.close()
     stub.orders.clear()
     async with connected(server, buffer) as later, later.run("r"):
         assert stub.effects["charge:7"]["settlement"] == "CONFIRMED"
@@ -250,11 +258,13 @@ class TestCancelledByItsCaller:
         client._link.pace.__dict__["report_for_s"] = 20.0
         stub.say("/report$", 503, "", times=5000)
         async with client.run("r") as run:
-            begun = time.monotonic()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await charging(run).send(call)
-            assert time.monotonic() - begun < 3
+            task = asyncio.create_task(charging(run).send(call))
+            await call.begun.wait()
+            cancelled_at = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert time.monotonic() - cancelled_at < 5
             stub.orders.clear()
             await until(lambda: outcomes(stub) and stub.effects["charge:7"]["settlement"] == "UNKNOWN")
 

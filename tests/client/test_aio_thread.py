@@ -18,7 +18,7 @@ import pytest
 from allstop import StopRequested
 from allstop.aio import AsyncClient
 
-from tests.client.aworld import Call, charging, connected, outcomes, until
+from tests.client.aworld import Call, charging, connected, outcomes, until, until_cut
 from tests.client.stub import Stub, StubServer
 from tests.client.test_buffer import left
 
@@ -124,9 +124,7 @@ async def test_cancelled_from_outside_the_run_goes_on_and_the_thread_reports_lat
 ) -> None:
     tool = Tool()
     async with client.run("r") as run:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await charging(run).call_in_thread(tool)
+        await until_cut(charging(run).call_in_thread(tool), tool.begun.is_set)
         token = next(iter(stub.permits.values()))["claim_token"]
         await until(lambda: stub.seen("/heartbeat$")[-1].body["claim_tokens"] == [token])
         tool.go.set()
@@ -152,9 +150,10 @@ async def test_a_client_that_was_closed_meanwhile_still_hears_the_report(
 ) -> None:
     tool = Tool()
     async with connected(server, buffer) as client:
-        with pytest.raises(TimeoutError):
-            async with client.run("r") as run, asyncio.timeout(0.2):
-                await charging(run).call_in_thread(tool)
+        with pytest.raises(ValueError, match="the agent"):
+            async with client.run("r") as run:
+                await until_cut(charging(run).call_in_thread(tool), tool.begun.is_set)
+                raise ValueError("the agent has had enough")
     assert outcomes(stub) == []
     tool.go.set()
     await until(lambda: outcomes(stub) == ["applied"])
@@ -173,18 +172,25 @@ async def test_async_calls_beside_a_thread_go_on(client: AsyncClient, stub: Stub
 
 
 LEAVING = """
-import asyncio, sys, time
+import asyncio, sys, threading, time
 from allstop.aio import AsyncClient
+begun = threading.Event()
+def tool():
+    begun.set()
+    time.sleep(1.0)
 async def main():
     settings = {"report_for_s": 0.3, "give_up_s": 0.3, "buffer": sys.argv[2]}
     async with AsyncClient(sys.argv[1], "als_x", **settings) as client:
         async with client.run("r") as run:
-            async with asyncio.timeout(0.3):
-                effect = run.effect(key="k", kind="x", none_because="a test")
-                await effect.call_in_thread(time.sleep, 1.0)
+            effect = run.effect(key="k", kind="x", none_because="a test")
+            call = asyncio.create_task(effect.call_in_thread(tool))
+            while not begun.is_set():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            await call
 try:
     asyncio.run(main())
-except TimeoutError:
+except asyncio.CancelledError:
     print("the loop is gone", flush=True)
 """
 

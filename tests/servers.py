@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -179,18 +180,82 @@ def start_postgresql() -> Server:
         return Server(url)
     owner = Owner.of_servers()
     folder = owner.folder("allstop-postgresql-")
-    binaries, log = _reachable_binaries(owner, folder), folder / "log"
-    _initdb(owner, binaries, folder, log)
-    port = str(urlsplit(url).port)
-    options = {"unix_socket_directories": "", "max_connections": "300", "listen_addresses": "127.0.0.1"}
-    command: list[str | Path] = [binaries / "postgres", "-D", folder / "data", "-p", port]
-    words = [f"--{name}={value}" for name, value in options.items()]
-    server = Server(url, owner.popen([*command, *words], log), folder)
-    admin = url.rpartition("/")[0] + "/postgres"
-    wait_until(lambda: psycopg.connect(admin, connect_timeout=2).close(), server, log)
-    with psycopg.connect(admin, autocommit=True) as connection:
+    binaries = _reachable_binaries(owner, folder)
+    _initdb(owner, binaries, folder, folder / "log")
+    server = _serve_postgresql(owner, binaries, folder, url)
+    with psycopg.connect(_admin(url), autocommit=True) as connection:
         connection.execute("CREATE DATABASE allstop")
     return server
+
+
+def copy_postgresql(server: Server) -> Server:
+    """A second PostgreSQL with all that the first one holds now: it may be killed, the first one is needed.
+
+    Raises Missing where the tests were only pointed to a server.
+    """
+    if server.process is None:
+        raise Missing("Only a PostgreSQL that the tests started themselves is copied and killed.")
+    owner, port = Owner.of_servers(), str(urlsplit(server.url).port)
+    folder = owner.folder("allstop-postgresql-")
+    binaries, log = _reachable_binaries(owner, folder), folder / "log"
+    words = ["-h", "127.0.0.1", "-p", port, "-U", "allstop", "-c", "fast", "--no-sync"]
+    if owner.popen([binaries / "pg_basebackup", "-D", folder / "data", *words], log).wait(120):
+        raise Missing(f"pg_basebackup failed:\n{log.read_text(errors='replace')[-2000:]}")
+    url = server.url.replace(f":{port}/", f":{free_port()}/")
+    return _serve_postgresql(owner, binaries, folder, url)
+
+
+def _serve_postgresql(owner: Owner, binaries: Path, folder: Path, url: str) -> Server:
+    options = {"unix_socket_directories": "", "max_connections": "300", "listen_addresses": "127.0.0.1"}
+    port = str(urlsplit(url).port)
+    command: list[str | Path] = [binaries / "postgres", "-D", folder / "data", "-p", port]
+    words = [f"--{name}={value}" for name, value in options.items()]
+    log = folder / "log"
+    server = Server(url, owner.popen([*command, *words], log), folder)
+    return wait_until(lambda: psycopg.connect(_admin(url), connect_timeout=2).close(), server, log)
+
+
+def crash_postgresql(server: Server) -> None:
+    """SIGKILL for the server and each of its processes, at once: nobody finishes anything."""
+    assert server.process is not None
+    mine = _children(server.pid)
+    server.process.kill()
+    for pid in mine:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert server.process.wait(10) == -signal.SIGKILL
+    while any(Path(f"/proc/{pid}").exists() for pid in mine):
+        time.sleep(0.005)
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that this one has started (Linux)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if stat.read_text().rpartition(")")[2].split()[1] == str(pid):
+                found.append(int(stat.parent.name))
+    return found
+
+
+def start_again(server: Server) -> None:
+    """The same server once more, after it was killed; returns when it answers."""
+    assert server.process is not None
+    assert server.folder is not None
+    log = server.folder / "log"
+    words: list[str | Path] = [str(word) for word in server.process.args]  # type: ignore[union-attr]
+    is_postgresql = server.url.startswith("postgres")
+    server.process = (Owner.of_servers() if is_postgresql else Owner(None)).popen(words, log)
+    if is_postgresql:
+        wait_until(lambda: psycopg.connect(_admin(server.url), connect_timeout=2).close(), server, log)
+        return
+    client = redis.Redis.from_url(server.url, socket_timeout=2)
+    wait_until(client.ping, server, log)
+    client.close()
+
+
+def _admin(url: str) -> str:
+    return url.rpartition("/")[0] + "/postgres"
 
 
 def _initdb(owner: Owner, binaries: Path, folder: Path, log: Path) -> None:

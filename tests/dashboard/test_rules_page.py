@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.http import QueryDict
 
 from dashboard.pages.rules import read
 from runs import rules
@@ -89,6 +90,4 @@ def test_others_read_them_and_change_nothing(world: World) -> None:
 
 
 def test_an_empty_row_is_no_rule() -> None:
-    from django.http import QueryDict
-
     assert read(QueryDict("kind=&class=&amount=+&approvals=1&minutes=5"))["approvals"] == []

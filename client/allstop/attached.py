@@ -149,6 +149,13 @@ class Attached:
             self.note(refusal)
             raise
 
+    def delivering(self, channel: str, target: str, **message: str | None) -> Talk[Json]:
+        """Queue one of the run's own messages."""
+        body: Json = {name: text for name, text in message.items() if text is not None}
+        body |= {"channel": channel, "target": target}
+        body |= {"worker": self.worker, "seen_version": self.version}
+        return (yield from self.posting(f"runs/{self.id}/deliveries", body))
+
     @staticmethod
     def permit_data(answer: Json) -> Json:
         """The permit in a gate's answer. Raises GateUnavailable when there is none."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from allstop.attached import Attached
 from allstop.courier import Courier
-from allstop.errors import Json
+from allstop.errors import Json, MustWait
 from allstop.gated import Gated
 from allstop.heartbeat import Heartbeat
 from allstop.link import Link, Send
-from allstop.outcome import Outcome
-from allstop.permit import Permit
+from allstop.outcome import Outcome, plain_outcome
+from allstop.permit import Judge, Permit
 from allstop.step import Step
 from allstop.talk import T, Talk, carry_out
 
@@ -62,6 +65,51 @@ class Run(Attached, Gated):
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> Step:
         """A step to fill with several effects: `with run.step("invoice-7", "Invoice 7") as step: …`."""
         return Step(self, self._link, key=key, name=name, op_class=op_class)
+
+    def deliver(
+        self,
+        channel: str,
+        target: str,
+        *,
+        key: str,
+        title: str | None = None,
+        body: str | None = None,
+        content_type: str | None = None,
+    ) -> Json:
+        """Have Allstop hand over one of the run's own messages. Returns the delivery, queued.
+
+        channel: webhook (target is a URL) or email (one address). key: stable, one message. A stop holds or
+        withholds it while it is queued; it outlives a run that completes.
+        """
+        message = {"key": key, "title": title, "body": body, "content_type": content_type}
+        return self.have(self.delivering(channel, target, **message))
+
+    def hand_over(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str,
+        target: str,
+        title: str | None = None,
+        body: str | None = None,
+        outcome_of: Judge = plain_outcome,
+    ) -> Any:
+        """Hand a message over yourself: `fn(*args)` is called if, and only if, the gate permits it now.
+
+        Returns what `fn` returned, or None when the message was handed over before. Raises MustWait (in
+        flight, or not known), what `Effect.send` raises, and what `fn` raised.
+        """
+        told = {"key": key, "title": title, "body": body}
+        queued = self.have(self.delivering("outside", target, **told))
+        answer, asked_at = self.ask_gate(f"deliveries/{queued['id']}/hand-over", {})
+        if answer.get("known") == "settled":
+            return None
+        if answer.get("permit") is None:
+            todo = answer.get("what_to_do") or "Wait until its outcome is known."
+            raise MustWait(f"Message {key!r} may not be handed over now. {todo}", answer)
+        permit = self.permit_in(answer, asked_at)
+        return self.spend(permit, functools.partial(fn, *args), outcome_of, keep_result=False)
 
     # -- what Gated, Step and Permit need
 

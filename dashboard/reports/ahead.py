@@ -123,8 +123,8 @@ def _not_looked_up(t: Teller) -> Iterator[Claim]:
 
 
 def what_a_person_can_do(t: Teller) -> Iterator[Claim]:
-    claims = [*_settle(t), *deliveries.ask(t), *_contradictions(t), *_parts(t), *_again(t), *decisions.decide(t)]
-    claims += [*_workers(t), *_repairs(t), *_go_on(t)]
+    claims = [*_settle(t), *deliveries.ask(t), *_contradictions(t), *_parts(t), *_again(t)]
+    claims += [*decisions.decide(t), *_workers(t), *_repairs(t), *_go_on(t)]
     yield from claims or [say("Nothing here needs a person.")]
 
 

@@ -112,6 +112,20 @@ class AsyncRun(Attached, AsyncGated):
         """A step to fill with several effects: `async with run.step("invoice-7", "Invoice 7") as step: …`."""
         return AsyncStep(self, self._link, self._wire, key=key, name=name, op_class=op_class)
 
+    async def deliver(
+        self,
+        channel: str,
+        target: str,
+        *,
+        key: str,
+        title: str | None = None,
+        body: str | None = None,
+        content_type: str | None = None,
+    ) -> Json:
+        """Have Allstop hand over one of the run's own messages; see Run.deliver."""
+        message = {"key": key, "title": title, "body": body, "content_type": content_type}
+        return await self.had(self.delivering(channel, target, **message))
+
     # -- what AsyncGated and AsyncStep need
 
     def step_ref(self, key: str, name: str | None) -> Json:

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from dashboard import backup
+from dashboard import restore as restoring
 from dashboard.restore import Newer, NotEmpty, Restored, leaves, restore
 from effects import resume as resuming
 from effects import settle
@@ -162,6 +163,24 @@ def test_an_installation_is_replaced_only_when_that_is_asked_for_and_typed(
     assert "BACK AGAIN: tokens that were revoked, people who were removed" in said
     assert "2 gates are shut, until an admin opens each." in said
     assert "1 permit is lost, 1 effect is unknown" in said
+
+
+def test_a_restore_that_fails_on_its_way_leaves_everything_as_it_was(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The kill of a real process stands in tests/kills/test_restore_killed.py."""
+    before, today = rows_of(backup.take(tmp_path / "before", "1.0").file), schema()
+
+    def fail(*_: object) -> None:
+        assert Restore.objects.count() == 1, "nearly done"
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(restoring, "put_to_rest", fail)
+    with pytest.raises(OSError, match="full"):
+        scene.restored()
+    after = rows_of(backup.take(tmp_path / "after", "1.0").file)
+    assert (after == before, schema() == today) == (True, True)
+    assert StopRequest.objects.filter(pk=scene.lost["id"]).exists()
 
 
 @pytest.mark.invariant("I5")

@@ -12,7 +12,7 @@ import pytest
 from tests.databases import Database
 from tests.processes import ROOT, Processes
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.long]
 DUMP = min((ROOT / "tests" / "dumps").glob("*.jsonl.gz"))
 BEFORE_COMMIT = "dashboard.restore.restore:commit"
 STATE = (
@@ -63,7 +63,6 @@ def test_a_restore_that_is_killed_before_its_commit_leaves_no_table(
     assert tables(empty) == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "at", [BEFORE_COMMIT, "dashboard.restore.load:after", "effects.restore.put_to_rest:after"]
 )

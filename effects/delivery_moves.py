@@ -129,10 +129,12 @@ def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
         if pause
         else (DeliveryState.QUEUED, DeliveryState.HELD, DeliveryState.NOT_HANDED_OVER)
     )
-    lines = list(_each(run, sources, Delivery.hold if pause else Delivery.withhold, actor, stop.pk))
     if stop.finished_before:
         list_in_flight(run, stop)
-    elif stop.mode == Mode.ABANDON:
+    if not Delivery.objects.filter(run=run).exists():
+        return []
+    lines = list(_each(run, sources, Delivery.hold if pause else Delivery.withhold, actor, stop.pk))
+    if stop.mode == Mode.ABANDON and not stop.finished_before:
         lines += lose_all(run, actor.id, "we gave up waiting while it was being handed over")
     told = _handed_over(run)
     if told["handed_over"] or told["in_flight"]:

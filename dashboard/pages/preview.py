@@ -82,9 +82,11 @@ def _waiting(facts: Facts, mode: str) -> str:
     waiting = [words.count(facts.queued, "queued step")] if facts.queued else []
     retries = facts.step_counts[StepStatus.RETRY_WAIT]
     waiting += [words.count(retries, "retry", "retries")] if retries else []
+    messages = facts.messages["QUEUED"]
+    waiting += [words.count(messages, "queued message")] if messages else []
     named = words.listed(waiting) or "Any new work"
     if mode == "pause":
-        keep = "keeps its place" if facts.queued + retries == 1 else "keep their place"
+        keep = "keeps its place" if facts.queued + retries + messages == 1 else "keep their place"
         return f"{named} will be held and {keep}." if waiting else "Any new work will be held."
     return f"{named} will be refused{' for good' if facts.run.status in HELD else ''}."
 
@@ -111,6 +113,10 @@ def _consequences(facts: Facts) -> Iterable[Told]:
     if happened:
         done, them = words.count(happened, "effect"), _it(happened)
         yield Told("st-confirmed", f"{done} already happened; stopping does not undo {them}.", tone="c-known")
+    over = facts.messages["HANDED_OVER"]
+    if over:
+        done = words.count(over, "message was", "messages were")
+        yield Told("st-confirmed", f"{done} handed over; stopping calls none of them back.", tone="c-known")
     if facts.unknown:
         yield Told("st-unknown", f"{words.count(facts.unknown, 'effect')} still unknown.", tone="c-unknown")
     yield from _silent(facts)

@@ -103,6 +103,19 @@ def test_the_run_page_lists_the_messages_with_their_state_and_hides_a_webhooks_p
     assert NOT_UNSENT in page
 
 
+def test_the_stop_dialog_says_what_becomes_of_queued_messages_and_of_those_that_left(client: Client) -> None:
+    world = World()
+    run = world.run()
+    a_delivery(run, key="waits")
+    told(world, a_delivery(run, key="over"), "applied")
+    assert world.alice.user is not None
+    client.force_login(world.alice.user)
+    page = client.get(f"/runs/{run.pk}/stop").content.decode()
+    assert "1 queued message will be refused." in page
+    assert "1 queued message will be held and keeps its place." in page
+    assert "1 message was handed over; stopping calls none of them back." in page
+
+
 def test_every_reader_of_an_outcome_counts_the_messages(client: Client) -> None:
     world = World()
     run = a_stopped_run(world)

@@ -53,7 +53,7 @@ RUN = _terms(
         "CANCELLING_TIMEOUT",
         "Stop timed out",
         "st-timeout",
-        "{workers} did not confirm by {deadline}. New work stays refused. {effects_are} unknown.",
+        "{late} New work stays refused. {effects_are} unknown.",
     ),
     (
         "PAUSING",
@@ -277,6 +277,9 @@ PERHAPS_RECORDED = "We do not know whether your stop was recorded."
 SAME_KEY = "Try again: the same key is used, there will be one stop."
 UNKNOWN_WHETHER = "We do not know whether it was recorded. Checking with the same key…"
 PREVIEW_UNAVAILABLE = "Preview unavailable. You can still request the stop."
+STILL_IN = "{worker} is still in {step} since {since}, heard {ago} ago."
+NOT_CONFIRMED = "{workers} did not confirm by {deadline}."
+SILENT_RUN = "Last heard {ago} ago. Silence is not proof that it stopped."
 SILENCE = "Silence is not proof that it stopped; it will be refused if it returns."
 SILENCE_OF_MANY = "Silence is not proof that they stopped; whoever returns will be refused."
 
@@ -317,6 +320,16 @@ def run_chip(status: str, outcome: str, *, quiet: bool = False, held_back: bool 
 def moment_utc(at: datetime) -> str:
     """29 Nov 2026, 15:02:13 UTC."""
     return at.astimezone(UTC).strftime("%-d %b %Y, %H:%M:%S UTC")
+
+
+def late(living: list[str], more: int, behind: str, deadline: str) -> str:
+    """Past a deadline: who answers and is still at it (`living`, and so many `more`), and who did not
+    confirm. Where nothing is known of either, it is the work in flight that did not end.
+    """
+    told = [*living, *([f"{more} more are still at work."] if more > 0 else [])]
+    if behind or not told:
+        told.append(NOT_CONFIRMED.format(workers=behind or "Work in flight", deadline=deadline))
+    return " ".join(told)
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -449,6 +462,8 @@ EVENT = {
     "stop.bound": "Waiting stop met its run",
     "stop.quiet": "Quiet: no worker may start new work",
     "stop.timed_out": "Stop timed out",
+    "stop.has_children": "Stop goes on to the child runs",
+    "stop.passed_on": "Stop passed on to every child run",
     "stop.closed": "Stop closed",
     "delivery.queued": "Message queued",
     "delivery.dispatched": "Message on its way",

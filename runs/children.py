@@ -245,7 +245,7 @@ def _reached_all(stop_id: str) -> None:
     left = stop.superseded_by_id is None and _left(stop).exists()
     if left or not rows.update(passed_on_at=database_time()):
         return
-    told = {"children": Press.objects.filter(parent_stop=stop).count()}
+    told = {"children": reached(stop)}
     if told["children"]:
         record(run, Line("stop.passed_on", SYSTEM.id, told, stop_id=stop_id))
 
@@ -286,9 +286,13 @@ def reach_of(stop: StopRequest, most: int = 50) -> Reach | None:
     items = list(mine.order_by("pk")[:most])
     if not items:
         return Reach(0, 0, 0, [], not_covered(stop.run))
-    reached = Press.objects.filter(parent_stop=stop).count()
     pending = 0 if stop.passed_on_at else _left(stop).count()
-    return Reach(mine.count(), reached, pending, items, not_covered(stop.run))
+    return Reach(mine.count(), reached(stop), pending, items, not_covered(stop.run))
+
+
+def reached(stop: StopRequest) -> int:
+    """To how many runs this stop was passed on by itself, or they were born under it."""
+    return Press.objects.filter(parent_stop=stop).count()
 
 
 def not_covered(run: Run) -> list[str]:

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Case, Count, DurationField, Exists, F, Func, Q, QuerySet, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    DurationField,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, Greatest
 from django.db.models.lookups import LessThanOrEqual
 
 from .access import EXECUTOR
-from .models import POINTS, Receipt, Run, RunStatus, Worker
+from .models import BUSY, POINTS, Receipt, Run, RunStatus, Step, Worker
 from .store import Now, after
 
 if TYPE_CHECKING:
@@ -128,6 +141,24 @@ def standing(run: Run) -> dict[str, int]:
     """How many workers there are, and how many said that they hold the version of now."""
     holding = Count("pk", filter=Q(confirmed_version__gte=run.cancel_version))
     return Worker.objects.filter(run=run).aggregate(total=Count("pk"), confirmed=holding)
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A worker that holds a step: since when, and when it was last heard (None: never by that name)."""
+
+    worker: str
+    step: str
+    since: datetime
+    heard_at: datetime | None
+
+
+def still_in(run: Run, most: int = 50) -> list[Busy]:
+    """Who still holds a step of the run, in the order of the steps."""
+    named = Worker.objects.filter(run=run, name=OuterRef("worker")).values("last_heard_at")[:1]
+    rows = Step.objects.filter(run=run, status__in=BUSY).annotate(heard=Subquery(named)).order_by("pk")
+    columns = rows.values_list("worker", "name", Coalesce("dispatched_at", "created_at"), "heard")
+    return [Busy(*row) for row in columns[:most]]
 
 
 # silence ------------------------------------------------------------------------------------------

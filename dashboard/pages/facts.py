@@ -117,7 +117,7 @@ class Facts:
     def _counts(self) -> dict[str, Counter[str]]:
         """Steps, effects and refusals by state, and the permits opened after the stop: one query."""
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
-        told |= {"leak": Counter(), "sent": Counter(), "refused": Counter()}
+        told |= {"leak": Counter(), "sent": Counter(), "refused": Counter(), "child": Counter()}
         told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter(), "turn": Counter()}
         mine = {"run": self.run}
         steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
@@ -132,7 +132,8 @@ class Facts:
         asked = Permit.objects.filter(**mine, op_class=OperationClass.MODEL_TURN)
         turns = _rows("turn", asked.exclude(state=PermitState.NOT_SENT), "op_class", Count("pk"))
         workers = _rows("worker", self._workers(), "holds", Count("pk"))
-        more = (messages, effects, refusals, refused, leaks, sent, permits, workers, turns)
+        family = _rows("child", Run.objects.filter(parent=self.run), "status", Count("pk"))
+        more = (family, messages, effects, refusals, refused, leaks, sent, permits, workers, turns)
         for what, state, number in steps.union(*more, all=True):
             told[what][state] += number
         return told
@@ -192,6 +193,11 @@ class Facts:
     def model_turns(self) -> int:
         """How many model turns were begun."""
         return self._counts["turn"].total()
+
+    @property
+    def children(self) -> Counter[str]:
+        """Registered child runs by status."""
+        return self._counts["child"]
 
     @property
     def workers_total(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
@@ -14,24 +13,25 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard import words
+from dashboard.pages.children import Children
 from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
 from dashboard.pages.preview import preview_of
 from dashboard.pages.retries import Retries
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
-from dashboard.pages.stages import Stage, clock, holds, stages
+from dashboard.pages.stages import Stage, clock, stages
 from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.pages.turns import Turns
+from dashboard.pages.workers import Workers, late
 from dashboard.restored import missing_for
 from dashboard.words import Term
 from effects.models import Effect, Settlement
 from runs import access, gates
 from runs.evidence import topics_of
-from runs.models import Evidence, Refusal, Run, RunStatus, Worker
+from runs.models import Evidence, Refusal, Run, RunStatus
 
-SILENT = timedelta(seconds=30)
 NAMED = 3  # so many by name, the rest by number
 ROOM = 120  # signs of a stranger's text in a cell
 
@@ -45,15 +45,6 @@ class EffectRow:
     evidence: str
     plan: str
     line: int | None
-
-
-@dataclass(frozen=True)
-class WorkerRow:
-    """A worker and what it last said; silence is told as silence."""
-
-    worker: Worker
-    state: str
-    silent: bool
 
 
 class RunPage:
@@ -157,13 +148,12 @@ class RunPage:
         return self.facts.refusals
 
     @cached_property
-    def workers(self) -> list[WorkerRow]:
-        return [worker_row(worker, self.facts) for worker in self.facts.workers]
+    def workers(self) -> Workers:
+        return Workers(self.facts)
 
-    @property
-    def silent(self) -> int:
-        """Of how many of the workers shown nothing is heard."""
-        return sum(row.silent for row in self.workers)
+    @cached_property
+    def children(self) -> Children:
+        return Children(self.facts)
 
     @property
     def lines(self) -> list[tuple[Evidence, str]]:
@@ -177,8 +167,7 @@ def sentence(facts: Facts, chip: Term) -> str:
         at=clock(stop.recorded_at) + " UTC" if stop else "",
         version=stop.version_after if stop else "",
         open=words.count(facts.open_questions, "effect"),
-        workers=_unconfirmed(facts),
-        deadline=clock(stop.deadline_at) if stop and stop.deadline_at else "",
+        late=late(facts),
         effects=_named_unknowns(facts),
         effects_are=words.count(facts.unknown, "effect is", "effects are"),
         who=facts.who(stop) if stop else "a stop above it",
@@ -186,14 +175,6 @@ def sentence(facts: Facts, chip: Term) -> str:
         done=words.count(facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"], "effect"),
         not_done=facts.settlements["NOT_APPLIED"] + facts.settlements["NOT_STARTED"],
     )
-
-
-def _unconfirmed(facts: Facts) -> str:
-    stop = facts.stop
-    silent = [words.brief(w.name) for w in facts.workers if stop and not holds(w, stop)]
-    rest = facts.workers_total - facts.workers_holding - len(silent[:NAMED])
-    more = [f"{rest} more"] if rest > 0 else []
-    return words.listed(silent[:NAMED] + more) or "Work in flight"
 
 
 def _named_unknowns(facts: Facts) -> str:
@@ -245,14 +226,6 @@ def plan_of(effect: Effect) -> str:
     if plan.get("none_because"):
         return f"none: {words.brief(plan['none_because'], ROOM)}"
     return words.brief(plan.get("title") or plan.get("kind") or "", ROOM)
-
-
-def worker_row(worker: Worker, facts: Facts) -> WorkerRow:
-    """`holds v4`, `holds v3`, or `silent`."""
-    silent = facts.now - worker.last_heard_at > SILENT and facts.run.ended_at is None
-    version = worker.confirmed_version
-    state = "silent" if silent else f"holds v{version}" if version else "heard"
-    return WorkerRow(worker, state, silent)
 
 
 def load(request: HttpRequest, run_id: str) -> tuple[RunPage, Shell]:

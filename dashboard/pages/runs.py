@@ -21,16 +21,17 @@ from dashboard.words import Term
 from effects import delivery_moves
 from effects.close import outcome
 from effects.models import Effect, Settlement
-from runs import gates
+from runs import gates, receipts
 from runs.models import INCONSEQUENTIAL, Permit, Run, RunStatus, Session, StopRequest, Workspace
 from runs.stops import RESUMED
 
-SHOWN, COUNTED, SESSIONS = 25, 1000, 100
+SHOWN, COUNTED, SESSIONS, SILENT_SHOWN = 25, 1000, 100, 5
 STATUS: dict[str, tuple[str, tuple[str, ...]]] = {
     "running": ("Running", ("ACTIVE",)),
     "stopping": ("Stopping", ("PAUSING", "CANCELLING", "CANCELLING_TIMEOUT")),
     "paused": ("Paused", ("PAUSED",)),
     "unknown": ("At rest, something unknown", ("UNKNOWN",)),
+    "silent": ("Silent", receipts.IN_MOTION),
     "ended": ("Ended", ("CANCELLED", "COMPLETED", "FAILED", "ABANDONED")),
 }
 
@@ -69,6 +70,8 @@ class Filter:
         runs = Run.objects.filter(workspace=self.workspace)
         if self.status:
             runs = runs.filter(status__in=STATUS[self.status][1])
+        if self.status == "silent":
+            runs = runs.filter(receipts.is_silent())
         if self.q:
             runs = runs.filter(Q(name__icontains=self.q) | Q(key__icontains=self.q) | Q(pk=self.q))
         if self.session:
@@ -141,6 +144,31 @@ class RunList:
         return sum("unknown" in row.marks for row in self.rows)
 
 
+@dataclass(frozen=True)
+class Silent:
+    """Runs in motion of whose workers nothing is heard, the longest silence first: they need a person."""
+
+    runs: list[Run]
+    total: int
+    everything: str
+
+    @property
+    def counted(self) -> str:
+        return f"more than {COUNTED}" if self.total > COUNTED else str(self.total)
+
+    @property
+    def left_out(self) -> int:
+        return self.total - len(self.runs)
+
+
+def silent_in(asked: Filter) -> Silent:
+    """Of the whole workspace, whatever the filter: two queries, one when there is none."""
+    rows = Run.objects.filter(receipts.is_silent(), workspace=asked.workspace)
+    first = list(rows.order_by("silent_at", "pk")[:SILENT_SHOWN])
+    total = rows[: COUNTED + 1].count() if len(first) == SILENT_SHOWN else len(first)
+    return Silent(first, total, Filter(asked.workspace, status="silent").address())
+
+
 def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
     """Rows with their effects, stops and outcomes: four queries for the whole page."""
     ids = [run.pk for run in runs]
@@ -191,6 +219,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     asked = Filter.read(workspace, request.GET)
     shell = build_shell(request, "runs", workspace)
     told = {"shell": shell, "now": shell.now, "list": RunList(asked, shell.now), "asked": asked}
+    told |= {"silent": silent_in(asked)}
     told |= {"topic": f"workspace:{workspace.pk}:runs", "statuses": STATUS}
     if is_region(request):
         return render(request, "runs/_fragment.html", told | {"region": True})

@@ -65,7 +65,7 @@ def _quiesce(facts: Facts, stop: StopRequest) -> Stage:
         late = ", after the deadline" if stop.timed_out_at else ""
         note = f"{confirmed} of {words.count(total, 'worker')} confirmed{late}"
         return Stage("Quiesce", DONE, "st-settled", clock(stop.quiet_at), "", note, "#workers", strip, say)
-    value = (str(confirmed), f"of {words.count(total, 'worker')}")
+    value = (str(confirmed), f"of {words.count(total, 'worker')} confirmed")
     if facts.run.status == RunStatus.ABANDONED:
         return Stage("Quiesce", LATER, "st-abandoned", *value, "not waited for", "#workers", strip, say)
     icon = "st-timeout" if stop.timed_out_at else "st-quiet"

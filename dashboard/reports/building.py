@@ -25,6 +25,7 @@ from .model import (
 )
 from .rows import DOUBTFUL, Rows
 from .sentences import name_of, short
+from .tables import SILENT, still_in
 from .teller import Teller
 
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
@@ -121,8 +122,7 @@ def sentence_of(t: Teller, ended_as: str) -> str:
         at=t.at(stop.recorded_at) if stop else "",
         version=stop.version_after if stop else "",
         open=words.count(counted("effect", *DOUBTFUL), "effect"),
-        workers=_unconfirmed(t),
-        deadline=t.at(stop.deadline_at) if stop else "",
+        late=_late(t),
         effects=_doubtful(rows),
         effects_are=words.count(counted("effect", Settlement.UNKNOWN), "effect is", "effects are"),
         who=words.clean(rows.names.get(stop.actor, stop.actor)) if stop else "a stop above it",
@@ -132,12 +132,19 @@ def sentence_of(t: Teller, ended_as: str) -> str:
     )
 
 
-def _unconfirmed(t: Teller) -> str:
-    """The workers that did not confirm the stop's version, or "Work in flight"."""
-    version = t.rows.stop.version_after or 0 if t.rows.stop else 0
-    silent = [name for name, held, _ in t.rows.workers if (held or 0) < version]
+def _late(t: Teller) -> str:
+    """Past the deadline: who is still at it and answers, and who did not confirm the stop's version."""
+    stop = t.rows.stop
+    if stop is None or t.run.status != RunStatus.CANCELLING_TIMEOUT:
+        return ""
+    busy = [at for at in t.rows.busy if at.heard_at and t.rows.as_of - at.heard_at <= SILENT]
+    living = [still_in(t, at) for at in busy[:3]]
+    names = {at.worker for at in busy}
+    version = stop.version_after or 0
+    silent = [name for name, held, _ in t.rows.workers if (held or 0) < version and name not in names]
     more = [f"{len(silent) - 3} more"] if len(silent) > 3 else []
-    return words.listed([*map(short, silent[:3]), *more]) or "Work in flight"
+    behind = words.listed([*map(short, silent[:3]), *more])
+    return words.late(living, len(busy) - len(living), behind, t.at(stop.deadline_at))
 
 
 def _doubtful(rows: Rows) -> str:

@@ -37,7 +37,8 @@ from dashboard.restored import missing
 from effects.intents import may_retry
 from effects.models import Delivery, Effect, Review, Settlement
 from effects.models import Report as ReportRow
-from runs import gates
+from runs import gates, receipts
+from runs.cleanup import CLEANUP
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,
@@ -48,6 +49,8 @@ from runs.models import (
     PermitState,
     Press,
     Refusal,
+    Run,
+    RunStatus,
     Step,
     StepStatus,
     StopRequest,
@@ -83,6 +86,8 @@ MOMENTS = (
     "run.resumed",
     "stop.superseded",
     "stop.deadline_forced",
+    "stop.has_children",
+    "stop.passed_on",
     "stop.fenced",
     "stop.quiet",
     "stop.timed_out",
@@ -116,6 +121,9 @@ class Rows:
         self.in_flight: list[Any] = list(self._read_in_flight())
         self.tally, self.workers, self.versions = self._read_tally()
         self.turns = self._read_turns()
+        timed_out = self.run.status == RunStatus.CANCELLING_TIMEOUT
+        self.cleanup = self._read_cleanup() if self.tally["cleanup"] else []
+        self.busy = receipts.still_in(self.run) if timed_out else []
         self.reviews = self._read_reviews() if self.tally["review"] else []
         self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
         self.names = self._read_names()
@@ -188,12 +196,14 @@ class Rows:
 
     @property
     def leaks(self) -> list[Any]:
-        """The lines of permits that were opened although a stop was in force: a breach."""
+        """The lines of permits that were opened although a stop was in force: a breach, unless to tidy up."""
+        tidied = {step.line for step in self.cleanup}
         stopped = [(line.seq, line.current_version or 0) for line in self.all_of(*EFFECTIVE)]
         return [
             line
             for line in self.all_of("permit.opened")
-            if any(seq < line.seq and version >= (line.carried_version or 0) for seq, version in stopped)
+            if line.seq not in tidied
+            and any(seq < line.seq and version >= (line.carried_version or 0) for seq, version in stopped)
         ]
 
     def seqs(self, *kinds: str) -> list[int]:
@@ -294,6 +304,14 @@ class Rows:
         told = rows.annotate(body=Subquery(bodies.values("body")[:1])).order_by("pk")[:REVIEWS]
         return list(told.values_list(*REVIEW, named=True))
 
+    def _read_cleanup(self) -> list[Any]:
+        """Steps that tidied up under the cleanup guard, each with the line of its first permit."""
+        opened = Permit.objects.filter(step=OuterRef("pk"), guard=CLEANUP).order_by("pk").values("pk")[:1]
+        lines = Evidence.objects.filter(stream=self.run.pk, kind="permit.opened", permit_id=OuterRef("first"))
+        rows = Step.objects.filter(run=self.run).annotate(first=Subquery(opened)).exclude(first=None)
+        told = rows.annotate(line=Subquery(lines.values("seq")[:1])).order_by("pk")[:CITED]
+        return list(told.values_list("name", "status", "line", named=True))
+
     def _read_turns(self) -> list[Any]:
         """Model turns that were begun, without the text of their output."""
         if not self.tally["begun"].get(OperationClass.MODEL_TURN):
@@ -353,6 +371,8 @@ class Rows:
         yield counted("begun", begun, "op_class", Count("pk"))
         yield counted("lost", begun.filter(state=PermitState.LOST), "op_class", Count("pk"))
         yield counted("sent", permits.exclude(op_class__in=INCONSEQUENTIAL), "guard", Count("pk"))
+        yield counted("cleanup", permits.filter(guard=CLEANUP), "guard", Count("pk"))
+        yield counted("child", Run.objects.filter(parent=self.run), "status", Count("pk"))
         yield counted("open", permits.filter(state=PermitState.OPEN), "worker", Count("pk"))
         yield counted("press", Press.objects.filter(stop=self.stop), "answer", Count("pk"))
         yield counted("in_flight", self._listed(), "state_then", Count("pk"))
@@ -420,6 +440,7 @@ class Rows:
         found |= {refusal.evidence_seq for refusal in self.refusals_of_stop()[:CITED]}
         found |= {row.line for row in self.in_flight[:CLAIMS]}
         found |= {review.line for review in self.reviews}
+        found |= {step.line for step in self.cleanup}
         found |= {self.count(what) for what in FIRSTS} | set(self.tally["delivery_line"].values())
         return sorted(seq for seq in found if seq)
 

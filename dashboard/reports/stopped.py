@@ -12,7 +12,7 @@ from runs.stops import RESUMED
 from . import decisions, deliveries
 from .model import Claim
 from .rows import CITED
-from .sentences import names_of, refusals, unobserved
+from .sentences import names_of, quoted, refusals, unobserved
 from .teller import ENDS, Teller, say
 
 MEANS: dict[str, str] = {
@@ -32,6 +32,8 @@ def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _from_above(t)
     yield from _held(t)
     yield from _withheld(t)
+    yield from _cleanup(t)
+    yield from _children(t)
     yield from _refused(t)
     yield from _tried_to_end(t)
     yield from _never_started(t)
@@ -129,6 +131,30 @@ def _withheld(t: Teller) -> Iterator[Claim]:
         steps = words.count(number, "step was", "steps were")
         first, last = t.rows.count("withheld_first"), t.rows.count("withheld_last")
         yield say(f"{steps} withheld before anything was sent.", first, last)
+
+
+def _cleanup(t: Teller) -> Iterator[Claim]:
+    """What was tidied up while the run drained, under a guard of its own."""
+    number = t.rows.count("cleanup")
+    if not number:
+        return
+    named = [f"{quoted(step.name)} ({words.STEP[step.status].word.lower()})" for step in t.rows.cleanup]
+    ran = words.count(number, "cleanup action was", "cleanup actions were")
+    text = f"{ran} permitted while the run drained, under a guard of their own: {words.listed(named)}."
+    yield say(text, *[step.line for step in t.rows.cleanup])
+
+
+def _children(t: Teller) -> Iterator[Claim]:
+    """Whom the stop was passed on to, and whom it does not reach."""
+    number = t.rows.count("child")
+    if t.rows.in_force is None or not number:
+        return
+    running = t.rows.count("child", RunStatus.ACTIVE)
+    still = f"{running} of them may still start work" if running else "none of them may start new work"
+    runs = words.count(number, "registered child run")
+    told = t.rows.seqs("stop.has_children", "stop.passed_on")
+    yield say(f"The stop was passed on to {runs}; {still}. A resume of this run resumes none of them.", *told)
+    yield say("Runs that were started without naming this one as their parent are not covered.", *told)
 
 
 def _refused(t: Teller) -> Iterator[Claim]:

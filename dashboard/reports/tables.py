@@ -8,6 +8,7 @@ from typing import Any
 from dashboard import words
 from effects.models import Ground, Settlement
 from runs.models import InFlight, OperationClass, Permit, PermitState, Refusal
+from runs.receipts import Busy
 
 from .model import (
     BoundaryLog,
@@ -24,7 +25,7 @@ from .model import (
     Workers,
 )
 from .rows import IN_FLIGHT, LATE_ROWS, WORKERS, Rows
-from .sentences import effect_state, is_planned, short, unobserved
+from .sentences import effect_state, is_planned, quoted, short, unobserved
 from .teller import Teller
 
 SILENT = timedelta(seconds=30)
@@ -187,6 +188,13 @@ def workers(t: Teller) -> Workers:
         held = sum(1 for _, version, _ in t.rows.workers if _holds(t, version))
         says = f"{held} of {words.count(total, 'worker')} confirmed the stop’s version. None was waited for."
     return Workers(total, says, rows)
+
+
+def still_in(t: Teller, at: Busy) -> str:
+    """A worker that answers, and is still in its step past the deadline."""
+    since, ago = t.at(at.since), t.rows.as_of - (at.heard_at or at.since)
+    told = {"worker": short(at.worker), "step": quoted(at.step), "since": since}
+    return words.STILL_IN.format(**told, ago=words.span(int(ago.total_seconds())))
 
 
 def _holds(t: Teller, version: int | None) -> bool:

@@ -359,8 +359,12 @@ def test_what_happened_and_had_a_plan_is_left_to_a_person(w: World) -> None:
 
 
 def test_the_worker_that_still_holds_work_is_named(w: World) -> None:
-    report = reports.build(SCENES["not ended"](w).pk)
+    run = SCENES["not ended"](w)
+    report = reports.build(run.pk)
     assert report.word == "Stop timed out"
+    assert report.sentence.startswith("w-1 is still in “charge:7” since"), "it answers"
+    run.workers.update(last_heard_at=in_seconds(-31))
+    report = reports.build(run.pk)
     assert report.sentence.startswith("w-1 did not confirm by")
     assert "Look at worker “w-1”: it holds “charge:7” since" in said(report, "next")
     assert "It goes on waiting" in said(report, "more")

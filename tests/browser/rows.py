@@ -15,6 +15,7 @@ from runs.evidence import Line, record
 from runs.guard import Opened, Waiting
 from runs.models import Refusal, Run, Step, Token
 from runs.store import database_time
+from runs.turns import Spend
 from tests.worlds import World, a_person, fresh, intention
 
 SPARE = 24
@@ -116,6 +117,20 @@ def asked(world: World, run: Run, key: str, **fields: Any) -> str:
     return str(answer.review.pk)
 
 
+def failing(world: World, run: Run) -> str:
+    """A step that only its worker denies, and a model turn that was cut off; names as long as they may be."""
+    names = {"title": "W" * 300, "target": HOSTILE}
+    ask = world.ask(run, step_key="f" * 200, step_name="W" * 300, worker="w" * 120)
+    opened = intents.dispatch(ask, intention("f" * 200, **names))
+    assert isinstance(opened, Opened)
+    world.report(opened, "not_applied")
+    turn = gate.model(world.ask(run, step_key="t" * 200, step_name="W" * 300, op_class="model_turn"))
+    assert isinstance(turn, Opened)
+    spend = Spend("M" * 120, 2**53 - 1, 2**53 - 1, "9" * 60)
+    world.report(turn, "partial", spend=spend, partial_output=f"{HOSTILE}\n" * 50)
+    return str(opened.step.pk)
+
+
 def calm(world: World, key: str, **stop: str) -> Run:
     """A run with nothing in flight: one effect confirmed, one step queued; perhaps stopped and drained."""
     run = world.run(key, agent="invoice agent")
@@ -132,6 +147,7 @@ def fill() -> dict[str, Any]:
     world = World()
     paying = world.run("paying")
     names = {"title": "W" * 300, "target": HOSTILE, "amount": "9" * 60, "plan": plan_bytes(kind="W" * 120)}
+    running = world.run("hostile", name=HOSTILE, agent="A" * 120)
     return {
         "paying": paying.pk,
         "review": asked(world, paying, "charge:asked"),
@@ -139,7 +155,8 @@ def fill() -> dict[str, Any]:
         "spare": [flying(world, f"spare-{number}").pk for number in range(SPARE)],
         "stopped": stopped(world).pk,
         "hostile": hostile(world).pk,
-        "hostile_running": world.run("hostile", name=HOSTILE, agent="A" * 120).pk,
+        "hostile_running": running.pk,
+        "hostile_failed": failing(world, running),
         "crowded": crowded(world).pk,
         "calm": calm(world, "calm").pk,
         "paused": calm(world, "paused", mode="pause", note="over night").pk,

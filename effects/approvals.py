@@ -15,7 +15,7 @@ from runs.guard import lock_run
 from runs.models import Evidence, Run, RunStatus
 from runs.store import Now, verb
 
-from . import close, reviews
+from . import close, four_eyes, reviews
 from .models import Approval, Effect, Review
 from .review_tables import ApprovalState, Closed
 
@@ -71,12 +71,12 @@ def objection(review: Review, run: Run, actor: Actor, signed_in_s: float | None 
         return "token"
     if review.closed_at is not None:
         return "closed"
-    if reviews.is_over(review):
+    if four_eyes.is_over(review):
         return "expired"
-    why = reviews.barred(review, run).get(actor.user.pk)
+    why = four_eyes.barred(review, run).get(actor.user.pk)
     if why is not None:
         return why
-    counting = reviews.counting(review, run)
+    counting = four_eyes.counting(review, run)
     if any(one.person_id == actor.user.pk for one in counting):
         return "already"
     if len(counting) >= review.needed:
@@ -105,7 +105,7 @@ def approve(
     approval = _give(review, actor.user.pk, comment)
     told = {"approval": approval.pk, "digest": digest, "comment": approval.comment}
     lines.append(reviews.line_of(review, "approval.given", actor.id, told))
-    granted = reviews.is_granted(review, run)
+    granted = four_eyes.is_granted(review, run)
     started = _grant(run, review, actor) if granted else []
     record(run, *lines, *started)
     starts = any(line.kind == "step.pending" for line in started)
@@ -197,7 +197,7 @@ def revoke(*, actor: Actor, review_id: str, reason: str = "") -> Decided | NotDe
         used = mine.filter(state=ApprovalState.CONSUMED).exists()
         return NotDecided(review, "used" if used else "none")
     lines.append(reviews.line_of(review, "approval.revoked", actor.id, {"reason": reason.strip()[:TEXT_MAX]}))
-    if not reviews.is_granted(review, run):
+    if not four_eyes.is_granted(review, run):
         Review.objects.filter(pk=review.pk).update(granted_at=None)
         lines += reviews.unqueue(review, actor.id)
     record(run, *lines)
@@ -218,7 +218,7 @@ def expire(review_id: str) -> bool:
     """Close a review whose time is over, by the database's clock after the lock; again changes nothing."""
     run = lock_run(Review.objects.values_list("run_id", flat=True).get(pk=review_id))
     review = Review.objects.get(pk=review_id)
-    if not reviews.is_over(review):
+    if not four_eyes.is_over(review):
         return False
     record(run, *reviews.expire(run, review))
     if run.status != RunStatus.ACTIVE:

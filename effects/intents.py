@@ -27,7 +27,7 @@ from runs.guard import (
 from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
 from runs.store import Now, verb
 
-from . import reviews
+from . import four_eyes, reviews
 from .models import SENT_BY_US, Effect, Kind, Review, Settlement
 
 
@@ -107,9 +107,9 @@ class EffectIntent:
             return Known("settled", effect)
         return Known("must_wait", effect) if effect.settlement in WAIT else None
 
-    def _need(self, seen: dict[str, Any]) -> reviews.Need:
+    def _need(self, seen: dict[str, Any]) -> four_eyes.Need:
         asked = max(self.new.approvals, (self.effect.approvals or 0) if self.effect else 0)
-        return reviews.needed_for(self.new.kind, self.op_class, self.new.amount, asked, seen["rules"])
+        return four_eyes.needed_for(self.new.kind, self.op_class, self.new.amount, asked, seen["rules"])
 
     def undecided(self, run: Run, seen: dict[str, Any]) -> str | None:
         """Whether people decide first: asked of the rows under the run's lock, at each dispatch."""
@@ -119,10 +119,10 @@ class EffectIntent:
         need = self._need(seen)
         if review is None or review.closed_at is not None:
             return PEOPLE_FIRST if need.approvals else None
-        if reviews.is_over(review):
+        if four_eyes.is_over(review):
             record(run, *reviews.expire(run, review))
             return NOT_APPROVED
-        if need.approvals > review.needed or not reviews.still_granted(review, run, self.effect):
+        if need.approvals > review.needed or not four_eyes.still_granted(review, run, self.effect):
             return PEOPLE_FIRST
         return None
 

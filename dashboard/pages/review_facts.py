@@ -14,7 +14,7 @@ from django.db.models import BooleanField, Case, Value, When
 from dashboard import words
 from dashboard.pages.facts import name_actors
 from dashboard.words import Term
-from effects import approvals, reviews
+from effects import approvals, four_eyes
 from effects.models import Approval, Review
 from effects.review_lists import for_person, open_in, with_given
 from effects.review_tables import ApprovalState
@@ -157,12 +157,12 @@ class Detail:
 
     @cached_property
     def _barred(self) -> dict[int, str]:
-        return reviews.barred(self.review, self.run) if self.is_open else {}
+        return four_eyes.barred(self.review, self.run) if self.is_open else {}
 
     @property
     def barred(self) -> list[Barred]:
         """Who may not, whatever their role; the agent itself first."""
-        people = [Barred(self.names[f"user:{pk}"], reviews.BARRED[why]) for pk, why in self._barred.items()]
+        people = [Barred(self.names[f"user:{pk}"], four_eyes.BARRED[why]) for pk, why in self._barred.items()]
         return [Barred(self.asked_by, "asked for it; tokens never count"), *people]
 
     @property

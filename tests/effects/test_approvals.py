@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
 
-from effects import approvals, ends, intents
+from effects import approvals, ends, four_eyes, intents
 from effects.approvals import Decided, NotDecided
 from effects.drain import drain_run
 from effects.models import Approval, Effect, Review
@@ -21,10 +22,13 @@ from runs.rules import ApprovalRule, Rules
 from tests.worlds import (
     World,
     a_kind,
+    a_permit,
     a_person,
     a_review,
+    a_step,
     a_token,
     an_approval,
+    an_effect,
     fresh,
     in_seconds,
     intention,
@@ -32,6 +36,10 @@ from tests.worlds import (
 )
 
 pytestmark = pytest.mark.django_db
+
+
+def in_the_past() -> datetime:
+    return in_seconds(-1)
 
 
 def ask_gate(world: World, run: Run, needed: int = 1, key: str = "charge:7", **ask: Any) -> Any:
@@ -236,6 +244,23 @@ def test_the_schema_forbids_what_the_rule_forbids() -> None:
         an_approval(review, person=other.person)
     with pytest.raises(IntegrityError), transaction.atomic():
         a_review(review.effect)
+
+
+@pytest.mark.invariant("I14")
+@pytest.mark.parametrize(
+    ("changed", "counts"),
+    [({}, 1), ({"digest": "other bytes"}, 0), ({"expires_at": in_the_past}, 0)],
+    ids=["as approved", "other bytes", "over"],
+)
+def test_each_guard_holds_alone(world: World, changed: dict[str, Any], counts: int) -> None:
+    """Digest and clock are asked twice on the way to a send; here each is asked with the others away."""
+    review = a_review(an_effect(a_step(world.run(), "WAITING_APPROVAL")))
+    made = {name: value() if callable(value) else value for name, value in changed.items()}
+    given = {"digest": review.digest, "expires_at": in_seconds(60), "person": world.bob.user, **made}
+    approval = Approval.objects.create(review=review, **given)
+    assert len(four_eyes.counting(review, review.run)) == counts
+    rows = Approval.objects.filter(pk=approval.pk)
+    assert Approval.consume(rows, a_permit(), review.digest) == counts
 
 
 # --- When a yes does not hold -----------------------------------------------------------------------------

@@ -70,6 +70,20 @@ def valkey() -> Iterator[servers.Server]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def mortal(request: pytest.FixtureRequest, database: Database) -> Iterator[servers.Server | None]:
+    """A PostgreSQL of this module's own, a copy of the one that all others use; none on SQLite."""
+    if database.kind == "sqlite":
+        yield None
+        return
+    try:
+        server = servers.copy_postgresql(request.getfixturevalue("postgresql_server"))
+    except Missing as missing:
+        absent(str(missing))
+    yield server
+    server.stop()
+
+
 @contextmanager
 def opened(folder: Path, database: Database, seeded: Seeded, redis_url: str) -> Iterator[Site]:
     with Provider(folder / "bank.jsonl") as bank:

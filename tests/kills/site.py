@@ -123,10 +123,10 @@ class Site:
         words = [*LAUNCHER, *options, "--mark", str(mark), "--", *command]
         return Armed(self.processes.start(name, words, **environ), mark)
 
-    def web(self, *options: str, ready: bool = True) -> Armed:
+    def web(self, *options: str, ready: bool = True, **environ: str) -> Armed:
         """A server at the site's own port, once it answers; `ready`: whether to wait for that."""
         command = ["manage.py", "up", "--port", str(self.port), "--no-demo"]
-        armed = self.launch("web", [*SHORT, *options], command)
+        armed = self.launch("web", [*SHORT, *options], command, **environ)
         if ready:
             armed.wait_until_ready()
         return armed

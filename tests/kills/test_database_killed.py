@@ -23,7 +23,6 @@ from tests.kills import rows
 from tests.kills.checker import violations
 from tests.kills.conftest import Seeded, opened
 from tests.kills.site import STILL, Armed, Site, until
-from tests.tools import Missing, absent
 
 pytestmark = [pytest.mark.kill, pytest.mark.invariant("I3"), pytest.mark.invariant("I4")]
 
@@ -86,20 +85,6 @@ class Store:
             servers.start_again(self.server)
         else:
             self.web = self.site.web(*STILL)
-
-
-@pytest.fixture(scope="module")
-def mortal(request: pytest.FixtureRequest, database: Database) -> Iterator[servers.Server | None]:
-    """A PostgreSQL of this module's own, a copy of the one that all others use; none on SQLite."""
-    if database.kind == "sqlite":
-        yield None
-        return
-    try:
-        server = servers.copy_postgresql(request.getfixturevalue("postgresql_server"))
-    except Missing as missing:
-        absent(str(missing))
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -31,6 +31,9 @@ from allstop.wire import new_key
 
 log = logging.getLogger("allstop")
 
+# Where a worker can hold a version, and say so: the boundaries of the gate, and its own checkpoints.
+POINTS = ("admit", "claim", "model", "dispatch", "retry", "act", "deliver", "checkpoint")
+
 
 class Attached:
     """One worker's side of a run. Safe to share between threads."""
@@ -45,6 +48,8 @@ class Attached:
         self._held: set[str] = set()
         self._asks: dict[str, tuple[str, float]] = {}
         self._halt: Refused | None = None
+        self._points: dict[str, int] = {}
+        self._lost: frozenset[str] = frozenset()
         self.status = ""
         self._ended = False
 
@@ -56,7 +61,22 @@ class Attached:
     def checkpoint(self) -> None:
         """Raise StopRequested (or StaleVersion) if one is known by now. Asks nobody: cheap in any loop."""
         if self._halt is not None:
+            self._holds("checkpoint", self._halt.current_version)
+            self._news()
             raise self.halted()
+
+    def lost(self, claim_token: str) -> bool:
+        """Whether the server said that this claim is somebody else's, or nobody's, by now."""
+        return claim_token in self._lost
+
+    def _news(self) -> None:
+        """There is something that should be confirmed without waiting for the next heartbeat."""
+
+    def _holds(self, boundary: object, version: int | None) -> None:
+        """A receipt to be sent: what this worker goes by at a boundary. The newest counts."""
+        if isinstance(boundary, str) and boundary in POINTS and version is not None:
+            with self._lock:
+                self._points[boundary] = max(version, self._points.get(boundary, 0))
 
     def halted(self) -> Refused:
         """The refusal that ends this worker, as a new exception. Only after one is known."""
@@ -132,6 +152,7 @@ class Attached:
         try:
             answer = yield from asked(Ask("POST", path, body, key))
         except Refused as refusal:
+            self._holds(refusal.problem.get("boundary"), refusal.current_version)
             self.note(refusal)
             raise
         except (Rejected, NotApproved, RetryNotDue):
@@ -139,6 +160,7 @@ class Attached:
         except BaseException:  # no answer, or interrupted while waiting for it
             self._asks[digest] = (key, first_time)
             raise
+        self._holds((answer.data.get("permit") or {}).get("boundary"), body["seen_version"])
         return answer.data, first_time if answer.replayed else this_time
 
     def posting(self, path: str, body: Json) -> Talk[Json]:
@@ -214,9 +236,12 @@ class Attached:
         """Renew, confirm, listen. True when news should be confirmed at once."""
         before = self._halt
         with self._lock:
-            tokens = sorted(self._held)
-        body = {"worker": self.worker, "seen_version": self._seen(), "claim_tokens": tokens}
-        self.heard((yield from asked(Ask("POST", f"runs/{self.id}/heartbeat", body))).data)
+            tokens, confirmed = sorted(self._held), dict(self._points)
+        body: Json = {"worker": self.worker, "seen_version": self._seen(), "claim_tokens": tokens}
+        body |= {"confirmed": confirmed} if confirmed else {}
+        told = (yield from asked(Ask("POST", f"runs/{self.id}/heartbeat", body))).data
+        self._lost |= {token for token in told.get("lost") or [] if token in self._held}
+        self.heard(told)
         return before is None and self._halt is not None
 
     def _seen(self) -> int:

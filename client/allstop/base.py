@@ -83,11 +83,13 @@ class BaseClient(ABC, Generic[R]):
         ungateable: list[str] | None = None,
         drill: bool = False,
         silent_after_s: int | None = None,
+        parent: str | None = None,
     ) -> R:
         """Register the run, or attach to it if the key is known: `with client.run("nightly-7") as run: …`.
 
         ungateable: tools that the model provider runs by itself, which no stop of yours can hold. Entering
         raises StopRequested when a stop is in force already, RunEnded when the key belongs to a finished run.
+        parent: the id of the run that started this one; a stop of that one reaches this one too.
         """
         spec = {
             "key": key,
@@ -99,6 +101,7 @@ class BaseClient(ABC, Generic[R]):
             "ungateable": ungateable,
             "drill": drill or None,
             "silent_after_s": silent_after_s,
+            "parent": parent,
         }
         return self._attach({field: value for field, value in spec.items() if value is not None})
 

@@ -41,6 +41,12 @@ class Claimed:
         """This step, by its claim."""
         return {"id": self.id, "claim_token": self.claim_token}
 
+    def checkpoint(self) -> None:
+        """As the run's; also raises LostClaim once this step is somebody else's by what was heard."""
+        self._attached.checkpoint()
+        if self._attached.lost(self.claim_token):
+            raise LostClaim(f"Step {self._spec['key']!r} is no longer this worker's.")
+
     def note_outcome(self, outcome: Outcome | None) -> None:
         """Remember what a call did, for the step's own result."""
         if outcome is not None:

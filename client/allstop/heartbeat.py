@@ -38,17 +38,26 @@ class Heartbeat(threading.Thread):
         self._beat = beat
         self._every_s = every_s
         self._end = threading.Event()
+        self._soon = threading.Event()
         self._silence = Silence()
 
     def run(self) -> None:
         """Beat until `stop()`."""
         again = False
-        while not self._end.wait(0.0 if again else self._every_s):
-            again = self._once()
+        while not self._end.is_set():
+            self._soon.wait(0.0 if again else self._every_s)
+            self._soon.clear()
+            if not self._end.is_set():
+                again = self._once()
+
+    def soon(self) -> None:
+        """Beat now instead of when it is due."""
+        self._soon.set()
 
     def stop(self) -> None:
         """End the thread; waits for a beat in progress at most a few seconds."""
         self._end.set()
+        self._soon.set()
         if self.is_alive() and threading.current_thread() is not self:
             self.join(timeout=5.0)
 

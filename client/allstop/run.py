@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from allstop.attached import Attached
+from allstop.cleanup import Cleanups
 from allstop.courier import Courier
-from allstop.errors import Json, MustWait
+from allstop.errors import Json, MustWait, StopRequested
 from allstop.gated import Gated
 from allstop.heartbeat import Heartbeat
 from allstop.link import Link, Send
@@ -32,6 +33,7 @@ class Run(Attached, Gated):
         self._send = send
         self._courier = courier
         self._heart = Heartbeat(self._beat, link.pace.heartbeat_s)
+        self._cleanups = Cleanups(self, link)
 
     # -- beginning and end
 
@@ -45,10 +47,20 @@ class Run(Attached, Gated):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if error is None and self._halt is None:
+                self._cleanups.not_needed()
             self.have(self.leaving(error))
         finally:
+            self._tidy_up()
             self._heart.stop()
             self.have(self.confirming())
+
+    def _tidy_up(self) -> None:
+        """After a stop: what was declared for it, at the version of the stop, which is what the gate asks."""
+        halt = self._halt
+        if isinstance(halt, StopRequested) and halt.current_version is not None:
+            self.version = halt.current_version
+            self._cleanups.carry_out()
 
     def complete(self, summary: str | None = None) -> None:
         """Say that the work is done. Raises StopRequested if a stop came first, NotQuiet if a step is
@@ -61,6 +73,35 @@ class Run(Attached, Gated):
         self.have(self.ending("fail", summary))
 
     # -- work
+
+    def checkpoint(self, *, ask: bool = False) -> None:
+        """Raise StopRequested (or StaleVersion) if one is known by now, and confirm that it was seen here.
+
+        Asks nobody, so it is cheap in any loop; `ask=True` asks the server first (GateUnavailable without
+        an answer).
+        """
+        if ask:
+            self._beat()
+        super().checkpoint()
+
+    def _news(self) -> None:
+        self._heart.soon()
+
+    def cleanup(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        name: str | None = None,
+        op_class: str = "workspace_change",
+    ) -> None:
+        """Declare what is tidied up if this run is stopped: `fn(*args)` is called then, before the block
+        ends, and not after a clean end. Its class is read or workspace_change, unless the rules name more.
+
+        It is claimed at once, so a pause or a cancel waits for it until its deadline. An abandon does not.
+        """
+        self._cleanups.declare(key, name, op_class, functools.partial(fn, *args))
 
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> Step:
         """A step to fill with several effects: `with run.step("invoice-7", "Invoice 7") as step: …`."""

@@ -244,6 +244,7 @@ class Stub:
             "claim_token": body["step"].get("claim_token") or uuid.uuid4().hex,
             "step_id": body["step"].get("id") or f"ste_{uuid.uuid4().hex}",
             "seen_version": body["seen_version"],
+            "boundary": body.get("boundary", "dispatch"),
             "permit_ttl_s": self.ttl_s,
             "boundary": body.get("boundary", "dispatch"),
             "reports": 0,
@@ -278,7 +279,8 @@ class Stub:
         name = "stopped" if self.status != "ACTIVE" else "stale-version"
         stop = {"stop_id": (self.stop_row or {}).get("id"), "run_status": self.status}
         versions = {"carried_version": carried, "current_version": self.version}
-        return _problem(409, name, **versions, **stop, what_to_do="End at a safe point.")
+        told = {**versions, **stop, "boundary": "dispatch"}
+        return _problem(409, name, **told, what_to_do="End at a safe point.")
 
 
 def _problem(status: int, name: str, **more: Any) -> Reply:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from allstop import Client, StopRequested
+from allstop import Client, LostClaim, StopRequested
 
 from tests.client.stub import Stub, StubServer
 from tests.client.world import charging
@@ -91,3 +91,45 @@ def test_heartbeats_leave_no_keys_behind_for_the_server_to_keep(client: Client, 
     with client.run("r"):
         until(lambda: len(stub.seen("/heartbeat$")) >= 2)
     assert {c.key for c in stub.seen("/heartbeat$")} == {None}
+
+
+def confirmed(stub: Stub) -> dict[str, int]:
+    """What the newest heartbeat confirmed."""
+    beats = stub.seen("/heartbeat$")
+    return beats[-1].body.get("confirmed", {}) if beats else {}
+
+
+# --- Receipts ---------------------------------------------------------------------------------------------
+
+
+def test_it_brings_what_each_boundary_holds_and_the_checkpoint_that_saw_the_stop(
+    client: Client, stub: Stub
+) -> None:
+    with pytest.raises(StopRequested), client.run("r") as run:
+        run.model_turn(lambda: None)
+        until(lambda: confirmed(stub) == {"model": 1})
+        stub.stop()
+        with pytest.raises(StopRequested):
+            charging(run).send(lambda: None)
+        until(lambda: confirmed(stub) == {"model": 1, "dispatch": 2})
+        with pytest.raises(StopRequested):
+            run.checkpoint()
+        until(lambda: confirmed(stub).get("checkpoint") == 2)
+        run.checkpoint()
+
+
+def test_a_checkpoint_that_asks_hears_of_a_stop_at_once(server: StubServer, stub: Stub) -> None:
+    slow = Client(server.url, "als_x", worker="w-1", heartbeat_s=60)
+    with slow as client, pytest.raises(StopRequested, match="Stop 7"), client.run("r") as run:
+        stub.stop()
+        run.checkpoint()
+        run.checkpoint(ask=True)
+
+
+def test_a_step_that_was_lost_says_so_at_its_checkpoint(client: Client, stub: Stub) -> None:
+    with pytest.raises(LostClaim), client.run("r") as run, run.step("s") as step:
+        step.checkpoint()
+        lost = f'{{"status": "ACTIVE", "cancel_version": 1, "lost": ["{step.claim_token}"]}}'
+        stub.say("/heartbeat$", 200, lost, times=500)
+        until(lambda: run.lost(step.claim_token))
+        step.checkpoint()

@@ -277,3 +277,51 @@ def test_an_agent_attaches_again_after_a_resume_and_sends_no_settled_key_twice(
     assert httpx2.post(path, json=decision, headers=headers, timeout=20).status_code == 200
     assert site.see(f"runs/{work()}")["status"] == "COMPLETED"
     assert [site.bank.ledger.sends(f"night:{n}") for n in (1, 2)] == [1, 1]
+
+
+# --- Cleanup, children, receipts --------------------------------------------------------------------------
+
+
+def test_declared_cleanup_is_carried_out_at_a_stop_and_waited_for(site: Site, client: Client) -> None:
+    done: list[str] = []
+    with pytest.raises(StopRequested), client.run("tidy") as run:
+        run.cleanup("folder", done.append, "folder", name="Remove the folder")
+        run.cleanup("lock", done.append, "lock", op_class="read")
+        client.request_stop(run_id=run.id)
+        run.checkpoint(ask=True)
+    assert done == ["lock", "folder"]
+    steps = {s["key"]: s for s in site.see(f"runs/{run.id}/steps")["items"]}
+    assert {key: (s["status"], s["cleanup"]) for key, s in steps.items()} == {
+        "folder": ("SUCCEEDED", True),
+        "lock": ("SUCCEEDED", True),
+    }
+    assert not steps["folder"]["reported_after_stop"]
+    seen = until(lambda: (r := site.see(f"runs/{run.id}"))["status"] == "CANCELLED" and r)
+    assert seen["outcome"] == "partially completed"
+    told = site.see(f"runs/{run.id}/workers")
+    assert (told["confirmed"], told["total"]) == (1, 1)
+    assert {r["boundary"]: r["version"] for r in told["items"][0]["receipts"]}["checkpoint"] == 2
+
+
+def test_cleanup_that_is_not_needed_is_given_back_and_one_that_fails_hides_no_stop(
+    site: Site, client: Client
+) -> None:
+    with client.run("clean") as run:
+        run.cleanup("folder", lambda: pytest.fail("nobody stopped it"))
+    assert site.see(f"runs/{run.id}")["status"] == "COMPLETED"
+    with pytest.raises(StopRequested), client.run("broken") as run:
+        run.cleanup("folder", lambda: 1 / 0)
+        client.request_stop(run_id=run.id)
+        run.checkpoint(ask=True)
+    assert site.settlement(run, "cleanup:folder") == "UNKNOWN"
+
+
+def test_a_stop_of_the_parent_is_heard_by_its_child(site: Site, client: Client) -> None:
+    with pytest.raises(StopRequested), client.run("parent") as parent:
+        with pytest.raises(StopRequested), client.run("child", parent=parent.id) as child:
+            stop = client.request_stop(run_id=parent.id)
+            child.checkpoint(ask=True)
+        assert stop["children"]["reached"] == 1
+        parent.checkpoint(ask=True)
+    with pytest.raises(StopRequested), client.run("late", parent=parent.id):
+        pytest.fail("it is born stopping")

@@ -93,7 +93,8 @@ class ResumePage:
 
 def _row(item: Item) -> Row:
     word, icon = words.RESUME[item.answer]
-    return Row(item, word, icon, words.SETTLEMENT.get(item.settlement))
+    state = words.DELIVERY if item.id.startswith("dlv") else words.SETTLEMENT
+    return Row(item, word, icon, state.get(item.settlement))
 
 
 @signed_in

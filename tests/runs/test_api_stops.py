@@ -57,11 +57,20 @@ def test_a_second_press_joins_and_both_are_kept(agent: Wire) -> None:
 @pytest.mark.invariant("I4")
 def test_the_same_key_is_one_press_with_the_same_answer(agent: Wire) -> None:
     run = agent.run()
-    first, again = agent.stop(run, key="abc"), agent.stop(run, {"mode": "abandon"}, key='"abc"')
+    first, again = agent.stop(run, key="abc"), agent.stop(run, {"mode": "pause"}, key='"abc"')
     assert (first.status, again.status) == (201, 201)
     assert (first.replayed, again.replayed) == (False, True)
     assert again.data["id"] == first.data["id"]
     assert Press.objects.count() == 1
+
+
+@pytest.mark.invariant("I4")
+def test_the_same_key_with_a_mode_that_the_stop_does_not_cover_is_a_stop_of_its_own(agent: Wire) -> None:
+    run = agent.run()
+    first, more = agent.stop(run, key="abc"), agent.stop(run, {"mode": "abandon"}, key="abc")
+    assert (more.status, more.replayed, more.data["mode"]) == (201, False, "abandon")
+    assert more.data["id"] != first.data["id"]
+    assert agent.stop(run, {"mode": "abandon"}, key="abc").replayed
 
 
 def test_a_stop_of_a_finished_run_is_recorded_and_bumps_nothing(agent: Wire) -> None:

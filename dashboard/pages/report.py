@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 from dashboard import reports, words
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
 from dashboard.reports import Report
+from dashboard.restored import missing_for
 from runs import access
 from runs.evidence import topics_of
 
@@ -35,6 +36,9 @@ class ReportPage:
         self.report: Report = reports.load(run_id, version, SHOWN)
         issued = not self.report.draft
         self.since = reports.since(run_id, self.report.upto_seq) if issued else []
+        self.missing = missing_for(self.report.run.admitted_at) if issued else ""
+        if self.missing in self.report.method:  # issued after the restore, it says so itself
+            self.missing = ""
 
     @property
     def unknown(self) -> int:

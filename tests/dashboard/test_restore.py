@@ -12,7 +12,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from dashboard import backup
+from dashboard import backup, reports
 from dashboard import restore as restoring
 from dashboard.restore import Newer, NotEmpty, Restored, leaves, restore
 from effects import resume as resuming
@@ -24,8 +24,10 @@ from runs import access, gate, gates
 from runs.guard import Refusal
 from runs.models import Evidence, Press, Restore, Role, Run, StopRequest, Token, User, Workspace
 from runs.presses import Wish
+from tests.dashboard.scenes import browser
+from tests.processes import Processes
 from tests.wire import agent_of, kind_body
-from tests.worlds import World, a_person, fresh, kinds_of
+from tests.worlds import World, a_person, fresh, kinds_of, lapse
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DUMPS = sorted((Path(__file__).parents[1] / "dumps").glob("*.jsonl.gz"))
@@ -282,3 +284,43 @@ def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: P
     assert list(lines.order_by("seq").values_list("kind", flat=True)) == [
         *("gate.shut", "backup.restored", "gate.shut", "stop.superseded")
     ]
+
+
+def test_a_report_from_before_has_a_note_above_it_and_the_next_version_says_it_itself(tmp_path: Path) -> None:
+    world = World()
+    run = world.run()
+    opened = world.opened(run)
+    world.stop(run)
+    lapse(opened.permit, opened.step)
+    assert drain_run(run.pk) == "UNKNOWN"
+    first = reports.issue(run.pk)
+    assert first is not None
+    taken = backup.take(tmp_path / "one", "1.0")
+    restore(taken.file, replace=True)
+    alice, note = browser(world.alice), "Restored from a backup taken"
+    above = f'<p class="note note-unknown">{note}'
+    assert above in alice.get(f"/runs/{run.pk}/report?version=1").content.decode()
+    assert reports.read(run.pk, 1)["issue"]["missing"].startswith(note)
+    second = reports.issue(run.pk)
+    assert second is not None
+    assert (second.version, note in second.body, note in first.body) == (2, True, False)
+    assert above not in alice.get(f"/runs/{run.pk}/report?version=2").content.decode()
+
+
+@pytest.mark.long
+@pytest.mark.only("postgresql")
+def test_a_backup_of_postgresql_is_restored_on_sqlite(scene: Scene, tmp_path: Path) -> None:
+    processes = Processes(tmp_path, f"sqlite:///{tmp_path}/allstop.sqlite3")
+    try:
+        assert "2 gates are shut" in processes.manage("restore", str(scene.taken.file))
+        processes.manage("backup", str(tmp_path / "two"))
+    finally:
+        processes.end()
+    before, after = set(rows_of(scene.taken.file)), set(rows_of(tmp_path / "two"))
+    kept = {
+        row
+        for row in before
+        if row[0] in ("runs.evidence", "runs.evidencepayload", "runs.user", "runs.token")
+    }
+    assert len(kept) > 30
+    assert kept <= after

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core import signing
 from django.core.management import CommandError, call_command
 
+from dashboard.management.commands import signin
+from dashboard.management.commands.up import keep_address
 from runs import links
 from runs.models import Evidence, User
 from tests.dashboard.scenes import browser, text_of
@@ -113,3 +116,15 @@ def test_a_person_without_a_workspace_is_let_in_too(world: World) -> None:
     frank, client = a_person("frank"), browser()
     assert client.post(path_for(frank.email)).status_code == 302
     assert client.get("/password").status_code == 200
+
+
+def test_the_link_leads_to_where_up_serves_this_data_folder(
+    world: World, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ALLSTOP_DATA, settings.ALLSTOP_ORIGINS = tmp_path, ["https://stop.example.org"]
+    monkeypatch.delenv("ALLSTOP_ORIGINS", raising=False)
+    assert signin.where() == "https://stop.example.org"
+    keep_address(tmp_path, "http://127.0.0.1:8617")
+    assert signin.where() == "http://127.0.0.1:8617"
+    monkeypatch.setenv("ALLSTOP_ORIGINS", "https://stop.example.org")
+    assert signin.where() == "https://stop.example.org"

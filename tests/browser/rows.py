@@ -131,13 +131,13 @@ def failing(world: World, run: Run) -> str:
     return str(opened.step.pk)
 
 
-def calm(world: World, key: str, **stop: str) -> Run:
+def calm(world: World, key: str, mode: str = "") -> Run:
     """A run with nothing in flight: one effect confirmed, one step queued; perhaps stopped and drained."""
     run = world.run(key, agent="invoice agent")
     world.report(world.opened(run, f"charge:{key}"), provider_ref="ch_1")
     gate.register(world.ask(run, step_key="queued"))
-    if stop:
-        world.stop(run, **stop)
+    if mode:
+        world.stop(run, mode=mode, note="over night")
         drain_run(run.pk)
     return run
 
@@ -159,7 +159,7 @@ def fill() -> dict[str, Any]:
         "hostile_failed": failing(world, running),
         "crowded": crowded(world).pk,
         "calm": calm(world, "calm").pk,
-        "paused": calm(world, "paused", mode="pause", note="over night").pk,
+        "paused": calm(world, "paused", mode="pause").pk,
         "token": Token.objects.filter(workspace=world.workspace).values_list("pk", flat=True)[0],
         "empty": world.run("empty").pk,
         "people": {

@@ -25,7 +25,6 @@ PAGES = {
     "stop": "/runs/{spare[23]}/stop?key=k",
     "a paused run": "/runs/{paused}/",
     "resume": "/runs/{paused}/resume",
-    "escalate": "/runs/{paused}/stop",
     "which run should stop": "/stop",
     "evidence": "/runs/{stopped}/evidence",
     "report": "/runs/{stopped}/report",

@@ -10,6 +10,7 @@ from pytest_django.fixtures import Settings
 
 from effects import deliveries, ends, handover, tasks
 from effects.deliveries import Message, Queued
+from effects.executor import worker_name
 from effects.models import Delivery
 from runs import wake
 from runs.models import Permit, Run
@@ -61,7 +62,7 @@ def test_a_webhook_is_sent_once_with_its_bytes_and_its_key(
     (sent,) = receiver.ledger.lines("request")
     assert (sent["key"], sent["text"], sent["path"]) == ("tell:7", BODY.decode(), "/hooks")
     assert fresh(delivery).state == "HANDED_OVER"
-    assert Permit.objects.get().worker == handover.worker_name()
+    assert Permit.objects.get().worker == worker_name()
 
 
 # what the receiver does → (the outcome, the state of the delivery, how many requests it got)

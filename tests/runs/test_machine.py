@@ -1,4 +1,4 @@
-"""Every cell of status by transition of run, step, permit, effect, delivery and approval, against tables written by hand."""
+"""Every cell of status by transition of each machine, against tables written by hand."""
 
 from __future__ import annotations
 

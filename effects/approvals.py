@@ -1,4 +1,4 @@
-"""What people decide: approve, reject, revoke. The one place where four eyes are counted.
+"""What people decide: approve, reject, revoke.
 
 Every way in comes through `objection`: a page, a second session, an admin. Tokens have no way in. A
 decision is recorded under the run's lock, so a dispatch, a stop and another decision come before it

@@ -30,6 +30,9 @@ SAID: dict[str, str] = {
     "revoked": "Your approval is taken back.",
 }
 
+# A one-time link shows who holds the machine, not who the person is: it does not count as a fresh sign-in.
+CHOOSE_ONE = "Nothing was decided. You have no password yet: choose one under Password, then approve."
+
 
 @require_GET
 @signed_in
@@ -81,7 +84,7 @@ def approve(request: HttpRequest, review_id: str) -> HttpResponse:
     )
     if isinstance(told, NotDecided) and told.reason == "sign-in":
         if not person_of(request).has_usable_password():
-            messages.error(request, "Nothing was decided. Sign out, sign in with a new link, then approve.")
+            messages.error(request, CHOOSE_ONE)
             return redirect("review", review_id)
         kept = urlencode({"comment": comment[: approvals.TEXT_MAX]})
         back = f"{reverse('review', args=[review_id])}?{kept}"

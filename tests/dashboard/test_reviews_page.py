@@ -170,6 +170,15 @@ def test_an_old_sign_in_is_asked_for_the_password_and_comes_back_with_the_commen
     assert "Approved. Its step is queued" in press(client, review)
 
 
+def test_who_came_without_a_password_chooses_one_before_approving(world: World) -> None:
+    review = waiting(world, world.run())
+    assert world.bob.user is not None
+    world.bob.user.set_unusable_password()
+    world.bob.user.save(update_fields=["password"])
+    assert "choose one under Password, then approve" in press(browser(world.bob), review)
+    assert not Approval.objects.exists()
+
+
 def test_no_and_back_again_say_who_and_why(world: World) -> None:
     run = world.run()
     review = waiting(world, run, 2)

@@ -6,6 +6,7 @@ Those of the server do it to one run alone, named by its order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 Real = Callable[..., Any]
@@ -52,3 +53,8 @@ def list_nothing(real: Real, rows: object, made: Any, *rest: object, **more: obj
     made = list(made)
     stop = getattr(made[0], "stop", None) if made else None
     return [] if stop is not None and stop.run_key == UNLISTED else real(rows, made, *rest, **more)
+
+
+def everybody(real: Real, crowd: object) -> AbstractContextManager[None]:
+    """No call waits for a place: all connections are for whoever comes first."""
+    return nullcontext()

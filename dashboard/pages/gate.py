@@ -60,7 +60,7 @@ class GatePage:
 
     reasons = words.REASONS
 
-    def __init__(self, workspace: Workspace, shell: Shell) -> None:
+    def __init__(self, workspace: Workspace, shell: Shell, key: str) -> None:
         self.standing = gates.standing(workspace.pk)
         rows = StopRequest.objects.filter(workspace=workspace, scope=gates.SCOPE).order_by("-number")
         found = list(rows[: EARLIER + 1])
@@ -71,7 +71,7 @@ class GatePage:
         self.earlier = [one for one in told if one is not self.held][:EARLIER]
         self.may_shut = shell.may_stop
         self.may_release = ("admin" if self.held and self.held.by_restore else "release") in shell.may
-        self.key = secrets.token_hex(16)
+        self.key = key or secrets.token_hex(16)
         mine = Run.objects.filter(workspace=workspace)
         self.active = mine.filter(status=RunStatus.ACTIVE).count()
         self.flying = Permit.objects.filter(run__in=mine, state=PermitState.OPEN).count()
@@ -111,7 +111,11 @@ def gate_page(request: HttpRequest) -> HttpResponse:
 
 def show(request: HttpRequest, workspace: Workspace, *, status: int = 200, **told: Any) -> HttpResponse:
     shell = build_shell(request, "people", workspace)
-    told |= {"shell": shell, "now": shell.now, "page": GatePage(workspace, shell)}
+    told |= {
+        "shell": shell,
+        "now": shell.now,
+        "page": GatePage(workspace, shell, request.GET.get("key", "")[:200]),
+    }
     return render(request, "gate/page.html", told, status=status)
 
 
@@ -124,10 +128,17 @@ def shut_page(request: HttpRequest) -> HttpResponseBase:
         if request.method != "POST":
             return gate_page(request)
         if not request.user.is_authenticated:
-            return redirect(sign_in_url(f"{reverse('gate')}?{urlencode(request.GET)}"))
+            return sign_in_first(request)
         return press(request)
     except (DatabaseError, InterfaceError):
         return not_recorded(request)
+
+
+def sign_in_first(request: HttpRequest) -> HttpResponse:
+    """The session ended under the form: it is said that nothing is recorded yet, and the form comes back."""
+    named = {"key": wish_of(request.POST.dict()).key or secrets.token_hex(16)}
+    named |= {"workspace": request.GET["workspace"]} if "workspace" in request.GET else {}
+    return redirect(sign_in_url(f"{reverse('gate')}?{urlencode(named)}"))
 
 
 class Said:

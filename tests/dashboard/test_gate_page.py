@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 
 from effects.drain import drain_run
@@ -96,7 +98,34 @@ def test_roles_decide_and_a_foreign_workspace_is_not_there(world: World) -> None
     assert alice.post("/gate/release", {"reason": "mine"}).status_code == 403
     theirs = mallory.post(f"/gate/release?workspace={world.workspace.slug}", {"reason": "mine"})
     assert (theirs.status_code, gate_of(world)) == (404, "SHUT")
-    assert browser().post("/gate/shut", {})["Location"].startswith("/sign-in?next=")
+
+
+def test_a_press_without_a_sign_in_comes_back_with_its_key_for_the_same_workspace(world: World) -> None:
+    path = f"/gate/shut?workspace={world.workspace.slug}"
+    first = browser().post(path, {"key": "k-7"})["Location"]
+    back = unquote(first.removeprefix("/sign-in?next="))
+    assert back == f"/gate?key=k-7&workspace={world.workspace.slug}"
+    assert "NOT recorded yet" in browser().get(first).content.decode()
+    form = browser(world.alice).get(back).content.decode()
+    assert 'name="key" value="k-7"' in form
+    assert f'action="{path}"' in form
+
+
+def test_a_press_that_the_store_does_not_answer_says_loudly_that_it_is_not_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(**_: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(gates, "shut", away)
+    path = f"/gate/shut?workspace={world.workspace.slug}"
+    answer = browser(world.alice).post(path, {"key": "k-7", "note": "prices"})
+    assert answer.status_code == 503
+    html = answer.content.decode()
+    assert "Your stop was NOT recorded." in html
+    assert f'action="{path}"' in html, "the same workspace, not the person's first"
+    assert 'name="key" value="k-7"' in html
+    assert StopRequest.objects.count() == 0
 
 
 def test_after_a_restore_an_admin_opens_and_pages_say_what_is_missing(world: World) -> None:

@@ -56,17 +56,21 @@ class Claimed:
         """People decide: the server took the claim back, and nobody may finish the step meanwhile."""
         self._waits = True
 
-    def coming_back(self) -> Talk[None]:
-        """Claim it again, if people have decided and it is free."""
+    def coming_back(self) -> Talk[bool]:
+        """Claim it again, if people have decided and it is free. False while they decide.
+
+        The gate is not asked then: a yes that came in between would find the old claim, and refuse it.
+        """
         run, lease_s = self._attached, self._link.pace.lease_s
         step = (yield from asked(Ask("GET", f"steps/{self.id}"))).data
         if not self._waits or step.get("status") != "PENDING":
-            return
+            return not self._waits or step.get("status") != "WAITING_APPROVAL"
         claim = {"worker": run.worker, "seen_version": run.version, "lease_s": lease_s}
         run.let_go(self.claim_token)
         data = yield from run.posting(f"steps/{self.id}/claim", claim)
         self.claim_token, self._waits = str(data["claim_token"]), False
         run.hold(self.claim_token)
+        return True
 
     def claiming(self) -> Talk[None]:
         """Register and claim it. Raises StepEnded when it is not free."""

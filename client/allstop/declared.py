@@ -98,9 +98,10 @@ class Declaring(ABC, Generic[E]):
     def note_waiting(self) -> None:
         """Told when the step of a call waits for people: whoever held it holds it no longer."""
 
-    def coming_back(self) -> Talk[None]:
-        """Before the gate is asked again: a step that was claimed is claimed anew, once it is free."""
+    def coming_back(self) -> Talk[bool]:
+        """Whether to ask the gate again: a step that was claimed is claimed anew first, once it is free."""
         yield from ()
+        return True
 
     @abstractmethod
     def note_outcome(self, outcome: Outcome | None) -> None:

@@ -43,8 +43,8 @@ class Effect(Declared):
         while self._goes_on_waiting(answer, since):
             time.sleep(ASK_AGAIN_S)
             run.checkpoint()
-            run.have(self._owner.coming_back())
-            answer, asked_at = self._ask()
+            if run.have(self._owner.coming_back()):
+                answer, asked_at = self._ask()
         if answer.get("permit") is None:
             return self._known(answer)
         permit, call = run.permit_in(answer, asked_at), functools.partial(fn, *args, **kwargs)

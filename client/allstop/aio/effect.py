@@ -62,8 +62,8 @@ class AsyncEffect(Declared):
         while self._goes_on_waiting(answer, since):
             await asyncio.sleep(ASK_AGAIN_S)
             run.checkpoint()
-            await run.come_back(self._owner.coming_back())
-            answer, asked_at = await self._ask_once()
+            if await run.had(self._owner.coming_back()):
+                answer, asked_at = await self._ask_once()
         return answer, asked_at
 
     async def _ask_once(self) -> tuple[Json, float]:

@@ -98,10 +98,6 @@ class AsyncRun(Attached, AsyncGated):
             self._tell_scope()
         super().checkpoint()
 
-    async def come_back(self, talk: Talk[None]) -> None:
-        """While people decide: claim the step again, once it is free."""
-        await self.hear(self._wire.have(talk))
-
     async def had(self, talk: Talk[T]) -> T:
         """Have a conversation, in this task."""
         return await self.hear(self._wire.have(talk))

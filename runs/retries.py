@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from . import receipts
 from .evidence import Line, record
-from .guard import BLIND, LOST, Ask, Known, Refusal, View, lock_run, refuse, view, why_not
+from .guard import BLIND, LOST, STOPPED, Ask, Known, Refusal, View, lock_run, refuse, view, why_not
 from .models import Boundary, Run, Step, StepStatus
 from .store import Now, after, verb
 
@@ -89,7 +89,7 @@ def fall_due(ask: Ask) -> Step | Known | Refusal:
         return Known("not_due", now.step)
     reason = why_not(run, ask.seen_version, now.scopes_open)
     if reason is None and not Step.fall_due(rows):
-        reason = LOST
+        reason = STOPPED if now.step is not None and now.step.stopped_at else LOST
     if reason is not None:
         return refuse(run, ask, reason, Boundary.RETRY, now.step)
     record(run, _line("retry.due", ask), last_seq=now.last_seq)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import Q
 from pytest_django.fixtures import Settings
 
 from effects import drain, ends, executor, intents, queue, reconcile, resume, retries
 from effects.models import Effect, Kind
 from effects.reconcile import ABSENT, Answer
-from runs import wake
+from runs import gate, wake
 from runs.access import Actor, NotAllowed, NotFound
 from runs.guard import Refusal
 from runs.models import Evidence, EvidencePayload, Permit, Run, Step
@@ -95,6 +96,17 @@ def test_what_may_have_happened_is_tried_again_by_nobody(world: World, run: Run,
     assert why(ask(world, step)) == why(decide(world.alice, step)) == "blind_retry"
     assert fresh(step).status == "FAILED"
     assert why(ask(world, a_step(run, "FAILED"))) == "blind_retry", "nothing is known without an effect"
+
+
+def test_without_these_conditions_a_gate_alone_would_try_again_what_may_have_happened(
+    world: World, run: Run
+) -> None:
+    """The control: the gate knows of no effects; that is why the room above it says when."""
+    step = a_step(run, "FAILED")
+    an_effect(step, "UNKNOWN")
+    answer = gate.retry(world.ask(run, step_id=step.pk), due_in_s=60, allowed=Q())
+    assert isinstance(answer, Step)
+    assert fresh(step).status == "RETRY_WAIT"
 
 
 def test_a_worker_says_how_often_it_may_be_tried(world: World, run: Run) -> None:

@@ -329,10 +329,10 @@ def test_a_retry_under_a_shut_scope_asks_again_later(bank: Provider, world: Worl
 
 
 @pytest.mark.race
-def test_two_processes_let_a_retry_fall_due_once(
+def test_five_deliveries_at_once_let_a_retry_fall_due_once(
     bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    effect, meet, real = refused_by_bank(bank, world, run), threading.Barrier(4), gate.fall_due
+    effect, meet, real = refused_by_bank(bank, world, run), threading.Barrier(5), gate.fall_due
     came_to: list[Step | Known | Refused] = []
 
     def together(ask: Ask) -> Any:
@@ -346,13 +346,13 @@ def test_two_processes_let_a_retry_fall_due_once(
             connections.close_all()
 
     monkeypatch.setattr(gate, "fall_due", together)
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
     assert [type(one) for one in came_to].count(Step) == 1
-    assert (fresh(effect.step).status, len(came_to)) == (StepStatus.PENDING, 4)
+    assert (fresh(effect.step).status, len(came_to)) == (StepStatus.PENDING, 5)
     assert kinds_of(run).count("retry.due") == 1
     assert not Refusal.objects.exists(), "whoever came second had nothing to do"
 

@@ -9,21 +9,28 @@ import sys
 from typing import Any
 
 NAMES = ("gate", "stop", "race", "step", "http")
+LONG = ("memory",)  # only when it is named
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="manage.py bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: these), {', '.join(LONG)}"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--scale", type=int, default=1, help="repeat more (default: 1)")
+    parser.add_argument("--minutes", type=float, default=60, help="for how long memory is watched (60)")
     words = parser.parse_args()
-    unknown = set(words.names) - set(NAMES)
+    unknown = set(words.names) - {*NAMES, *LONG}
     if unknown:
-        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+        parser.error(
+            f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(NAMES + LONG)}"
+        )
     server = _start_database()
     try:
         for name in words.names or NAMES:
-            for figure in importlib.import_module(f"tests.benchmarks.{name}").measure(words.scale):
+            how_much = words.minutes if name in LONG else words.scale
+            for figure in importlib.import_module(f"tests.benchmarks.{name}").measure(how_much):
                 print(figure.json() if words.json else figure.line(), flush=True)
     finally:
         _end(server)

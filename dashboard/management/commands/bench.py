@@ -14,20 +14,24 @@ DATABASES = ("sqlite", "postgresql")
 
 
 class Command(BaseCommand):
-    help = "Benchmarks: gate stop race step http. Prints figure, baseline, ratio, n, spread, met / not met."
+    help = "Benchmarks: figure, baseline, ratio, n, spread, met or not. Memory (long) only when it is named."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("names", nargs="*", metavar="NAME", help="gate, stop, race, step, http")
+        parser.add_argument("names", nargs="*", metavar="NAME", help="gate, stop, race, step, http; memory")
         parser.add_argument("--database", choices=DATABASES, help="one of them (default: both)")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
         parser.add_argument("--scale", type=int, default=1, help="repeat more (default: 1)")
+
+        parser.add_argument("--minutes", type=float, default=60, help="how long memory is watched (60)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         words = [
             *options["names"],
             "--scale",
             str(options["scale"]),
+            "--minutes",
+            str(options["minutes"]),
             *(["--json"] if options["json"] else []),
         ]
         chosen = [options["database"]] if options["database"] else list(DATABASES)

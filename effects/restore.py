@@ -31,6 +31,7 @@ from runs.models import (
 from runs.presses import Wish
 from runs.store import database_time
 
+from . import reviews
 from .drain import lapsed, lost
 from .models import Effect, Settlement
 from .settle import line_of, lose
@@ -39,6 +40,7 @@ LEAP = 1_000_000  # no version that anybody was given since the backup is as hig
 HELD = (RunStatus.ACTIVE, RunStatus.PAUSING)
 RESTORER = Actor("system:restore", via=gates.RESTORED)
 WHY = "in progress when the backup was taken"
+GIVEN_BEFORE = "given before the backup was restored; it may have been used since"
 SLICE = 200
 
 
@@ -107,7 +109,7 @@ def _concerned(workspace: Workspace) -> Iterator[str]:
 def _rest(run: Run, stop: StopRequest, restore: Restore, version: int, tally: Tally) -> None:
     """One run: leases lost, effects unknown, version far beyond; held if it was at work."""
     was, before = run.status, run.cancel_version
-    lines = _lose_all(run, tally)
+    lines = _lose_all(run, tally) + reviews.void_all(run, GIVEN_BEFORE)
     _leap(run, version)
     if was in HELD:
         lines += _held(run, stop, tally)

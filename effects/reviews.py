@@ -231,6 +231,15 @@ def resumed(run: Run, actor: Actor) -> list[Line]:
     return lines
 
 
+def void_all(run: Run, why: str) -> list[Line]:
+    """What people allowed may have been sent by now, unknown to these rows: they are asked again."""
+    lines: list[Line] = []
+    for review in open_ones(run):
+        lines += [*_end_all(review, Approval.void, why), *unqueue(review, SYSTEM.id)]
+        Review.objects.filter(pk=review.pk).update(granted_at=None)
+    return lines
+
+
 def queue(run: Run, review: Review, actor: str) -> list[Line]:
     """Granted: its step may be claimed again, and our executor hears of it; nothing while the run is held."""
     if run.status != RunStatus.ACTIVE:

@@ -12,12 +12,13 @@ from effects import approvals, ends, four_eyes, intents
 from effects.approvals import Decided, NotDecided
 from effects.drain import drain_run
 from effects.models import Approval, Effect, Review
+from effects.restore import Before, put_to_rest
 from effects.resume import Resumed, resume
 from runs import access, gate, rules
 from runs.access import Actor, NotAllowed, NotFound
 from runs.evidence import Line, record
 from runs.guard import Known, Opened, Refusal, Waiting, lock_run
-from runs.models import Evidence, EvidencePayload, Membership, Permit, Role, Run, Step
+from runs.models import Evidence, EvidencePayload, Membership, Permit, Restore, Role, Run, Step
 from runs.rules import ApprovalRule, Rules
 from tests.worlds import (
     World,
@@ -481,6 +482,18 @@ def test_a_yes_of_somebody_who_then_stopped_the_run_does_not_count_after_the_res
     assert isinstance(resume(actor=world.alice, run_id=run.pk, reason="go on"), Resumed)
     assert states(review) == ["VOID"]
     assert isinstance(ask_gate(world, fresh(run)), Waiting)
+
+
+def test_a_restore_asks_people_again(world: World) -> None:
+    run = world.run()
+    review = waiting(world, run)
+    approve(review, world.bob)
+    restored = Restore.objects.create(taken_at=in_seconds(-60), digest="d", release="")
+    with transaction.atomic():
+        put_to_rest(restored, Before())
+    assert (fresh(run).status, states(review), fresh(review).closed_at) == ("PAUSED", ["VOID"], None)
+    assert Step.objects.get(run=run).status == "WAITING_APPROVAL"
+    assert answer_of(approve(review, world.carol)) == "granted", "kept, and starts nothing before the resume"
 
 
 def test_every_decision_leaves_its_line_with_who(world: World) -> None:

@@ -250,7 +250,8 @@ STOP_SUPERSEDES = " It replaces stop #{number} ({mode}, {who})."
 STOP_JOINED = "Already stopping since {at} (#{number}, {who}). Your request was added to it."
 STOP_MILDER = " You asked for {asked}, which is milder: the mode stays {mode}."
 STOP_FINISHED = (
-    "The run had already finished, {word}. Stop #{number} is recorded; nothing was left to refuse."
+    "The run had already finished, {word}. Stop #{number} is recorded; no work was left to refuse,"
+    " and no message that is still queued will be handed over."
 )
 # What the deadline of a stop decides, by mode.
 DEADLINE = {

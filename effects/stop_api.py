@@ -278,7 +278,8 @@ def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, 
         return of_gate(stop, name, joined=joined)
     if finished:
         done = f"Your request was added to {name.lower()}" if joined else f"{name} is recorded"
-        return f"The run had already finished. {done}; nothing was left to refuse."
+        rest = "no work was left to refuse, and no message that is still queued will be handed over"
+        return f"The run had already finished. {done}; {rest}."
     if waiting:
         return (
             f"{name} ({stop.mode}) is recorded and waits for its run until {stop.ends_at:%Y-%m-%d %H:%M} UTC."

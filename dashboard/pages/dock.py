@@ -84,7 +84,9 @@ def was(facts: Facts) -> str:
 
 def _until(facts: Facts, stop: StopRequest) -> str:
     if stop.finished_before:
-        return "The run had already finished; nothing was left to refuse."
+        held = facts.messages["WITHHELD"]
+        kept = f"; {words.count(held, 'queued message')} withheld" if held else ""
+        return f"The run had already finished; no work was left to refuse{kept}."
     if facts.run.status == RunStatus.PAUSED:
         late = (
             f" Its deadline passed {clock(stop.timed_out_at)}; leases were fenced."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dashboard import words
-from effects.models import Settlement
+from effects.models import DeliveryState, Settlement
 from runs.models import FINAL, Mode, RunStatus, StepStatus, StopRequest
 from runs.stops import RESUMED
 
@@ -52,7 +52,9 @@ def _of_the_stops(t: Teller) -> Iterator[Claim]:
             yield from _effective(t, stop)
         yield from _then(t, hold)
     for stop in [stop for stop in rows.stops if stop.finished_before]:
-        after = f"Stop #{stop.number} came after the run had ended, and had nothing left to refuse."
+        kept = t.rows.count("delivery", DeliveryState.WITHHELD)
+        met = "withheld the messages that were still queued" if kept else "had nothing left to refuse"
+        after = f"Stop #{stop.number} came after the run had ended, and {met}."
         yield say(f"{after} {_how_it_ended(t)}", rows.count("after_end"), *rows.seqs(*ENDS))
 
 

@@ -103,6 +103,19 @@ def test_the_run_page_lists_the_messages_with_their_state_and_hides_a_webhooks_p
     assert NOT_UNSENT in page
 
 
+def test_a_stop_of_a_finished_run_is_told_with_the_messages_that_it_withheld() -> None:
+    world = World()
+    run = world.run()
+    a_delivery(run)
+    ends.complete(actor=world.agent, run_id=run.pk, seen=1)
+    world.stop(run)
+    assert "came after the run had ended, and withheld the messages that were still queued" in str(
+        claims(run)
+    )
+    again = agent_of(world.workspace).call("POST", f"/runs/{run.pk}/stops").data["sentence"]
+    assert "no message that is still queued will be handed over" in again
+
+
 def test_the_stop_dialog_says_what_becomes_of_queued_messages_and_of_those_that_left(client: Client) -> None:
     world = World()
     run = world.run()

@@ -136,6 +136,14 @@ class Attached:
         except (Refused, GateUnavailable, Rejected, NotQuiet) as late:
             log.warning("Run %s could not be marked failed: %s", self.key, late)
 
+    def take_on_the_stop(self) -> bool:
+        """Carry the version of the stop from here on, if one is known: what the gate asks of a cleanup."""
+        halt = self._halt
+        if not isinstance(halt, StopRequested) or halt.current_version is None:
+            return False
+        self.version = halt.current_version
+        return True
+
     # -- questions
 
     def asking(self, path: str, body: Json) -> Talk[tuple[Json, float]]:
@@ -177,6 +185,13 @@ class Attached:
         body |= {"channel": channel, "target": target}
         body |= {"worker": self.worker, "seen_version": self.version}
         return (yield from self.posting(f"runs/{self.id}/deliveries", body))
+
+    @staticmethod
+    def handed_before(key: str, answer: Json) -> None:
+        """A message for which the gate gave no permit. Raises MustWait unless it was handed over."""
+        if answer.get("known") != "settled":
+            todo = answer.get("what_to_do") or "Wait until its outcome is known."
+            raise MustWait(f"Message {key!r} may not be handed over now. {todo}", answer)
 
     @staticmethod
     def permit_data(answer: Json) -> Json:

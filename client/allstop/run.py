@@ -10,7 +10,7 @@ from typing import Any
 from allstop.attached import Attached
 from allstop.cleanup import Cleanups
 from allstop.courier import Courier
-from allstop.errors import Json, MustWait, StopRequested
+from allstop.errors import Json
 from allstop.gated import Gated
 from allstop.heartbeat import Heartbeat
 from allstop.link import Link, Send
@@ -48,7 +48,7 @@ class Run(Attached, Gated):
     ) -> None:
         try:
             if error is None and self._halt is None:
-                self._cleanups.not_needed()
+                self.have(self._cleanups.giving_back())
             self.have(self.leaving(error))
         finally:
             self._tidy_up()
@@ -57,9 +57,7 @@ class Run(Attached, Gated):
 
     def _tidy_up(self) -> None:
         """After a stop: what was declared for it, at the version of the stop, which is what the gate asks."""
-        halt = self._halt
-        if isinstance(halt, StopRequested) and halt.current_version is not None:
-            self.version = halt.current_version
+        if self.take_on_the_stop():
             self._cleanups.carry_out()
 
     def complete(self, summary: str | None = None) -> None:
@@ -101,7 +99,7 @@ class Run(Attached, Gated):
 
         It is claimed at once, so a pause or a cancel waits for it until its deadline. An abandon does not.
         """
-        self._cleanups.declare(key, name, op_class, functools.partial(fn, *args))
+        self.have(self._cleanups.declaring(key, name, op_class, functools.partial(fn, *args)))
 
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> Step:
         """A step to fill with several effects: `with run.step("invoice-7", "Invoice 7") as step: …`."""
@@ -144,11 +142,8 @@ class Run(Attached, Gated):
         told = {"key": key, "title": title, "body": body}
         queued = self.have(self.delivering("outside", target, **told))
         answer, asked_at = self.ask_gate(f"deliveries/{queued['id']}/hand-over", {})
-        if answer.get("known") == "settled":
-            return None
         if answer.get("permit") is None:
-            todo = answer.get("what_to_do") or "Wait until its outcome is known."
-            raise MustWait(f"Message {key!r} may not be handed over now. {todo}", answer)
+            return self.handed_before(key, answer)
         permit = self.permit_in(answer, asked_at)
         return self.spend(permit, functools.partial(fn, *args), outcome_of, keep_result=False)
 

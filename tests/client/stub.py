@@ -244,7 +244,6 @@ class Stub:
             "claim_token": body["step"].get("claim_token") or uuid.uuid4().hex,
             "step_id": body["step"].get("id") or f"ste_{uuid.uuid4().hex}",
             "seen_version": body["seen_version"],
-            "boundary": body.get("boundary", "dispatch"),
             "permit_ttl_s": self.ttl_s,
             "boundary": body.get("boundary", "dispatch"),
             "reports": 0,

@@ -127,3 +127,39 @@ async def test_a_tool_in_a_thread_that_outlives_the_stop_is_unknown_and_settled_
     lines = [line["kind"] for line in site.see(f"runs/{run.id}/evidence?limit=200")["items"]]
     assert "permit.reported_late" in lines
     assert site.see(f"runs/{run.id}")["status"] == "ABANDONED"
+
+
+async def test_at_a_stop_declared_cleanups_are_carried_out_and_drained(
+    site: Site, client: AsyncClient
+) -> None:
+    done: list[str] = []
+
+    async def tidy(what: str) -> None:
+        done.append(what)
+
+    with pytest.raises(StopRequested):
+        async with client.run("aio:tidy") as run:
+            await run.cleanup("files", tidy, "files")
+            await run.cleanup("lock", tidy, "lock", op_class="read")
+            await client.request_stop(run_id=run.id)
+            await asyncio.sleep(60)
+    assert done == ["lock", "files"]
+    assert {s["status"] for s in site.see(f"runs/{run.id}/steps")["items"]} == {"SUCCEEDED"}
+    await until(lambda: site.see(f"runs/{run.id}")["status"] == "CANCELLED", within_s=30)
+
+
+async def test_without_a_stop_no_cleanup_is_made_and_a_message_is_handed_over_once(
+    site: Site, client: AsyncClient
+) -> None:
+    done: list[str] = []
+
+    async def note(what: str) -> None:
+        done.append(what)
+
+    async with client.run("aio:tell") as run:
+        await run.cleanup("files", note, "files")
+        for _ in range(2):
+            await run.hand_over(note, "told", key="tell:1", target="#finance")
+    assert done == ["told"]
+    assert site.see(f"runs/{run.id}")["status"] == "COMPLETED"
+    assert [row["state"] for row in site.see(f"runs/{run.id}/deliveries")["items"]] == ["HANDED_OVER"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import Any
 
+from allstop.aio.cleanup import AsyncCleanups
 from allstop.aio.gated import AsyncGated
 from allstop.aio.permit import AsyncPermit
 from allstop.aio.scope import StopScope
@@ -19,8 +22,8 @@ from allstop.claimed import Claimed
 from allstop.errors import GateUnavailable, Json, NotQuiet, Refused, Rejected
 from allstop.heartbeat import MISSED, Silence
 from allstop.link import Link, Send
-from allstop.outcome import Outcome
-from allstop.permit import Permit
+from allstop.outcome import Outcome, plain_outcome
+from allstop.permit import Judge, Permit
 from allstop.talk import Do, T, Talk, carry_out
 
 log = logging.getLogger("allstop")
@@ -49,6 +52,7 @@ class AsyncRun(Attached, AsyncGated):
         self._begin = begin
         self._silence = Silence()
         self._heart: asyncio.Task[None] | None = None
+        self._cleanups = AsyncCleanups(self, link, wire)
 
     # -- beginning and end
 
@@ -65,12 +69,20 @@ class AsyncRun(Attached, AsyncGated):
         halted = self._halted_by(error, alone=self.scope.leave())
         try:
             await self._wire.settled(self._link.give_up_s)
+            if error is None and self._halt is None:
+                await self._wire.have(self._cleanups.giving_back())
             await self._wire.have(self.leaving(halted or error))
         finally:
+            await self._tidy_up()
             await self._end_heart()
             await self._wire.have(self.confirming())
         if halted is not None:
             raise halted from error
+
+    async def _tidy_up(self) -> None:
+        """After a stop: what was declared for it, at the version of the stop, which is what the gate asks."""
+        if self.take_on_the_stop():
+            await self._cleanups.carry_out()
 
     def _halted_by(self, error: BaseException | None, *, alone: bool) -> Refused | None:
         """The refusal behind what ended the block, if that was our cancellation or refusals in its tasks.
@@ -107,6 +119,39 @@ class AsyncRun(Attached, AsyncGated):
     def step(self, key: str, name: str | None = None, op_class: str = "external_write") -> AsyncStep:
         """A step to fill with several effects: `async with run.step("invoice-7", "Invoice 7") as step: …`."""
         return AsyncStep(self, self._link, self._wire, key=key, name=name, op_class=op_class)
+
+    async def cleanup(
+        self,
+        key: str,
+        fn: Callable[..., Awaitable[Any]],
+        /,
+        *args: Any,
+        name: str | None = None,
+        op_class: str = "workspace_change",
+    ) -> None:
+        """Declare what is tidied up if this run is stopped: `await fn(*args)` then; see Run.cleanup."""
+        await self.had(self._cleanups.declaring(key, name, op_class, functools.partial(fn, *args)))
+
+    async def hand_over(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        /,
+        *args: Any,
+        key: str,
+        target: str,
+        title: str | None = None,
+        body: str | None = None,
+        outcome_of: Judge = plain_outcome,
+    ) -> Any:
+        """Hand a message over yourself: `await fn(*args)` if the gate permits it now; see Run.hand_over."""
+        told = {"key": key, "title": title, "body": body}
+        with self.scope.send():
+            queued = await self.had(self.delivering("outside", target, **told))
+            answer, asked_at = await self.ask_gate(f"deliveries/{queued['id']}/hand-over", {})
+            if answer.get("permit") is None:
+                return self.handed_before(key, answer)
+            permit = self.permit_in(answer, asked_at)
+            return await self.spend(permit, functools.partial(fn, *args), outcome_of, keep_result=False)
 
     async def deliver(
         self,
@@ -158,7 +203,7 @@ class AsyncRun(Attached, AsyncGated):
         try:
             return await self.hear(asyncio.shield(question))
         except asyncio.CancelledError:
-            back = self._give_back(question, own_step="key" in body["step"])
+            back = self._give_back(question, own_step="key" in body.get("step", {}))
             self._wire.leave(self._wire.start(back))
             raise
 

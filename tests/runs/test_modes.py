@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from effects import drain, settle
+from effects import drain, reconcile, settle
 from effects.models import Effect
 from effects.resume import NotResumed, Resumed, Seen, resume
 from runs import admission, gate, stops
 from runs.guard import Opened, Refusal
 from runs.models import Mode, Run, Step, StopRequest, Workspace
-from tests.worlds import World, a_run, a_step, fresh, kinds_of, lapse
+from tests.worlds import World, a_kind, a_run, a_step, fresh, kinds_of, lapse
 
 pytestmark = pytest.mark.django_db
 
@@ -166,3 +166,19 @@ def test_a_run_with_a_waiting_stop_is_born_by_its_mode(world: World, mode: str, 
     assert isinstance(admitted, admission.Admitted)
     assert admitted.run.status == status
     assert drain.drain_run(admitted.run.pk) == ("PAUSED" if mode == "pause" else "ABANDONED")
+
+
+def test_nobody_is_asked_any_more_about_a_run_that_was_given_up(world: World) -> None:
+    """Also not by a look-up that was under way, nor when evidence contradicts itself later."""
+    a_kind(world.workspace, lookup={"url": "https://bank.example/{key}"})
+    run = world.run()
+    opened, booked = world.opened(run, "charge:1"), world.opened(run, "charge:2")
+    world.report(opened, "unknown")
+    world.report(booked)
+    asked = Effect.objects.get(key="charge:1")
+    assert asked.next_check_at is not None
+    press(world, run, Mode.ABANDON)
+    assert reconcile.apply_answer(asked.pk, reconcile.Answer("can't tell")) == "UNKNOWN"
+    contradicted = Effect.objects.get(key="charge:2")
+    settle.contradict(contradicted, "a webhook says otherwise")
+    assert set(Effect.objects.values_list("settlement", "next_check_at")) == {("UNKNOWN", None)}

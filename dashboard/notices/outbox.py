@@ -50,16 +50,23 @@ def heard(holder: Run | Workspace, seq: int, line: Line) -> None:
 # what has no line of its own: an unknown that grew old -----------------------------------------------------
 
 
-@verb
 def note_past_due(limit: int = A_PASS) -> int:
     """A notice for each effect or delivery that is unknown for longer than ALLSTOP_UNKNOWN_DUE_S; how many.
 
-    Once for each time it became unknown: two processes that look at once come to one row.
+    Once for each time it became unknown: two processes that look at once come to one row. Where nothing is
+    due, which is nearly always, nothing is locked.
     """
     rows = [
         *_old(Effect.objects.filter(settlement="UNKNOWN"))[:limit],
         *_old(Delivery.objects.filter(state="UNKNOWN"))[:limit],
     ]
+    if rows:
+        _put_down(rows)
+    return len(rows)
+
+
+@verb
+def _put_down(rows: list[tuple[str, str, str, Any]]) -> None:
     notices = [
         Notice(
             workspace_id=workspace,
@@ -71,7 +78,6 @@ def note_past_due(limit: int = A_PASS) -> int:
         for subject, run, workspace, since in rows
     ]
     Notice.objects.bulk_create(notices, ignore_conflicts=True)
-    return len(notices)
 
 
 def _old(rows: Any) -> Any:

@@ -54,22 +54,22 @@ def note(posting_id: str, came: Came) -> Posting:
     else:
         rows.update(next_at=after(BACK_OFF_S[max(row.tries, 1) - 1]))
     if row.endpoint_id:
-        _count(Endpoint.objects.filter(pk=row.endpoint_id), came)
+        _count(Endpoint.objects.select_for_update(no_key=True).get(pk=row.endpoint_id), came)
     return row
 
 
 REST_S, LONGEST_REST_S = 5, 300
 
 
-def _count(endpoint: QuerySet[Endpoint], came: Came) -> None:
+def _count(endpoint: Endpoint, came: Came) -> None:
     """A receiver that fails is left in peace for a while, with all that waits for it."""
+    rows = Endpoint.objects.filter(pk=endpoint.pk)
     if came.taken:
-        endpoint.update(failures=0, failing_since=None, rest_until=None)
+        rows.update(failures=0, failing_since=None, rest_until=None)
         return
-    failures = endpoint.values_list("failures", flat=True).get()
-    rest = min(REST_S * 2 ** min(failures, 10), LONGEST_REST_S)
-    endpoint.update(failures=failures + 1, rest_until=after(rest))
-    endpoint.filter(failing_since__isnull=True).update(failing_since=Now())
+    rest = min(REST_S * 2 ** min(endpoint.failures, 10), LONGEST_REST_S)
+    rows.update(failures=F("failures") + 1, rest_until=after(rest))
+    rows.filter(failing_since__isnull=True).update(failing_since=Now())
 
 
 def queue_again(posting: Posting) -> None:

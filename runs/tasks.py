@@ -14,6 +14,7 @@ from typing import Any, ParamSpec
 from celery import shared_task
 from celery.worker import state
 from django.db import close_old_connections
+from structlog.contextvars import bound_contextvars
 
 from . import evidence, idempotency
 
@@ -55,13 +56,17 @@ def alone(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def with_own_connection(function: Callable[P, None]) -> Callable[P, None]:
-    """A thread gives its database connection back when its task ends: a pool has few."""
+    """A thread gives its database connection back when its task ends: a pool has few.
+
+    What is logged meanwhile names the task.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         close_old_connections()
         try:
-            function(*args, **kwargs)
+            with bound_contextvars(task=function.__name__):
+                function(*args, **kwargs)
         finally:
             close_old_connections()
 

@@ -90,6 +90,18 @@ def test_a_stop_that_timed_out_is_a_warning_and_one_that_closed_is_told(log: Log
     assert {"stop.quiet", "stop.closed", "run.cancelled"} <= set(told)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_what_a_task_does_is_told_with_the_tasks_name(log: Log) -> None:
+    from effects import tasks
+
+    world = World()
+    run = world.run()
+    world.stop(run)
+    tasks.sweep()
+    (closed,) = [event for event in log.events() if event["event"] == "stop.closed"]
+    assert (closed["task"], closed["run"], "request_id" in closed) == ("sweep", run.pk, False)
+
+
 @pytest.mark.parametrize("shown", ["", "short", "with space", "x" * 65, "new\nline", "-starts-badly"])
 def test_an_id_that_can_not_be_used_is_replaced(client: Client, shown: str) -> None:
     answer = client.get("/livez", headers={"X-Request-Id": shown})

@@ -11,7 +11,7 @@ from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
-from runs.store import verb
+from runs.store import after, verb
 
 from . import close, delivery_moves, reviews
 from .models import Delivery, DeliveryState, Effect, Settlement
@@ -145,7 +145,8 @@ def resume(*, actor: Actor, run_id: str, reason: str, seen: Seen | None = None) 
     if why is not None:
         return NotResumed(run, why, items, shut, stop)
     before = run.cancel_version
-    Run.resume(run, epochs)
+    # its workers get time to come back before it counts as silent again
+    Run.resume(run, epochs | {"silent_at": after(run.silent_after_s)})
     run = Run.objects.get(pk=run.pk)
     _record(run, actor, reason, before, stop, items)
     close.tell(run)

@@ -13,6 +13,7 @@ from runs import gate, receipts, wake
 from runs.access import Actor, NotFound, demand, find_run
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
+    LOST,
     NOT_APPROVED,
     PEOPLE_FIRST,
     Ask,
@@ -282,6 +283,8 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     if known is not None or intent.effect is not None:
         return known or intent.effect or Known("must_wait", None)
     reason = why_not(run, ask.seen_version, now.scopes_open)
+    if reason is None and ask.step_id and not gate.is_held(ask):
+        reason = LOST
     if reason is not None:
         return refuse(run, ask, reason, Boundary.DISPATCH, now.step)
     intent.refuse_second(now.step, now.seen)

@@ -42,7 +42,7 @@ from .guard import (
     why_not,
     why_not_deliver,
 )
-from .models import Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
+from .models import BUSY, Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from .retries import fall_due as fall_due  # the boundary retry is crossed here, like the others
 from .retries import retry as retry
 from .store import Now, after, verb
@@ -260,6 +260,12 @@ def _calls() -> Any:
     """Permits of a step whose call may be under way."""
     states = [PermitState.OPEN, PermitState.LOST]
     return Permit.objects.filter(step_id=OuterRef("pk"), state__in=states)
+
+
+def is_held(ask: Ask) -> bool:
+    """Whether the claim that is shown is the one that holds the step, with its lease running."""
+    mine = Step.objects.filter(pk=ask.step_id, claim_token=ask.claim_token, lease_until__gt=Now())
+    return bool(ask.claim_token) and mine.filter(status__in=BUSY).exists()
 
 
 def _step_to_send(run: Run, ask: Ask, step: Step | None) -> Step | None:

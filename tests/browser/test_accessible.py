@@ -32,6 +32,7 @@ PAGES = {
     "a review": "/reviews/{review}",
     "password again": "/sign-in/again",
     "people": "/people",
+    "gate": "/gate",
     "remove a person": "/people/{dana}/remove",
     "rules": "/rules",
     "tokens": "/tokens",

@@ -99,6 +99,7 @@ def test_without_kept_connections_the_same_crowd_shuts_a_stop_out(site: Site) ->
     with locked_run(site, run), crowd(site, run):
         until(lambda: hanging(site) > POOL - KEPT_FREE)
         assert until(lambda: is_shut_out(site.press(next(orders))))
+        until(lambda: httpx2.get(f"{site.url}/readyz", timeout=SOON_S).status_code == 503)
     web.process.kill()
 
 

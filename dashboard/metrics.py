@@ -23,7 +23,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from effects.models import Effect, Settlement
+from dashboard.models import Posting, PostingState
+from effects.models import Delivery, DeliveryState, Effect, Settlement
 from runs import counts, wake  # noqa: F401 - the counters register themselves
 from runs.drain import DRAINING
 from runs.models import Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
@@ -166,8 +167,10 @@ def _queues() -> Metric:
         ),
         "look-ups": _some(Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False)),
         "retries": _some(Step.objects.filter(status=StepStatus.RETRY_WAIT)),
+        "deliveries": _some(Delivery.objects.filter(state=DeliveryState.QUEUED, turn_at__isnull=False)),
+        "notices": _some(Posting.objects.filter(state=PostingState.WAITING)),
     }
-    told = "Rows that wait: effects for our executor, look-ups that are planned, retries."
+    told = "Rows that wait: effects for our executor, look-ups that are planned, retries, messages."
     return _gauge("queue_depth", told, "queue", depths)
 
 

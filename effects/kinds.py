@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from runs.access import Actor, NotFound, demand_workspace
 from runs.evidence import Line, record
-from runs.models import Workspace
+from runs.models import OperationClass, Workspace
 from runs.store import Now, verb
 
 from . import folder, outbound
-from .models import Kind, OperationClass, Provider
+from .models import Kind, Provider
 
 KEY = "{key}"
 INSPECTED = {"inspect": "files"}
@@ -123,16 +124,14 @@ def _check_workspace(new: NewKind) -> None:
     if "url" in new.send:
         raise BadKind("send", "A kind of provider workspace names a folder, no address")
     if new.lookup not in ({}, INSPECTED):
-        raise BadKind(
-            "lookup", "Files of provider workspace are inspected; there is nothing to say about it"
-        )
+        raise BadKind("lookup", "Files of provider workspace are inspected; there is nothing to say about it")
     try:
         folder.parts_of(new.send.get("folder") or "files")
     except folder.Unusable as error:
         raise BadKind("send.folder", str(error)) from error
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[NewKind], None]] = {
     Provider.HTTP: _check_http,
     Provider.WORKSPACE: _check_workspace,
     Provider.OUTSIDE: _check_outside,

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-disable_created_metrics()  # when a label was first seen is of no use to anybody
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a label was first seen is of no use to anybody
 BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 VERBS = Histogram(
     "allstop_verb_seconds",

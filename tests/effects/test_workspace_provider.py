@@ -70,7 +70,8 @@ class Desk:
         assert not isinstance(step, Refusal)
         opened = intents.dispatch_again(replace(ask, claim_token=step.claim_token), effect.pk)
         assert isinstance(opened, Opened)
-        return Effect.objects.select_related("run", "kind").get(pk=effect.pk)
+        found: Effect = Effect.objects.select_related("run", "kind").get(pk=effect.pk)
+        return found
 
     def lost(self, effect: Effect) -> None:
         """The lease of a worker that was killed runs out."""
@@ -116,7 +117,7 @@ def dies_at(effect: Effect, place: int) -> Callable[[], None]:
             left[0] -= 1
             real(*args, **kwargs)
 
-        os.rename = rename  # type: ignore[assignment]
+        os.rename = rename
         assert effect.kind is not None
         workspace.send(effect, effect.kind, lambda: None)
 
@@ -130,7 +131,7 @@ def test_files_are_written_and_the_manifest_says_path_size_and_digest(desk: Desk
     effect = desk.declared()
     assert executor.execute(effect.pk) == "applied"
     assert desk.there() == FILES
-    told = fresh(effect).result
+    told: Any = fresh(effect).result
     assert told["of"] == 3
     assert told["files"][0] == {
         "path": "reports/q3.md",
@@ -248,7 +249,7 @@ def test_one_that_was_killed_after_the_last_rename_has_written_all(desk: Desk) -
 def test_an_attempt_that_wakes_after_the_look_up_is_barred_and_a_new_attempt_is_not(desk: Desk) -> None:
     effect = desk.dispatched(desk.declared())
     desk.lost(effect)
-    assert desk.root.mkdir(parents=True) is None
+    desk.root.mkdir(parents=True)
     assert lookup.check_effect(effect.pk) == Settlement.NOT_APPLIED
     assert effect.kind is not None
     told = workspace.send(effect, effect.kind, lambda: None)

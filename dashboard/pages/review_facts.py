@@ -15,7 +15,7 @@ from dashboard import words
 from dashboard.pages.facts import name_actors
 from dashboard.words import Term
 from effects import approvals, four_eyes
-from effects.models import Approval, Review
+from effects.models import Approval, Kind, Provider, Review
 from effects.review_lists import for_person, open_in, with_given
 from effects.review_tables import ApprovalState
 from effects.schemas import status_of
@@ -203,14 +203,7 @@ class Detail:
     @property
     def call(self) -> list[tuple[str, str]]:
         """Name and value, in the order in which they are sent; secrets are hidden, the digest covers them."""
-        kind = self.effect.kind
-        sending = kind.send if kind else {}
-        if sending.get("url"):
-            to = [("method", f"{sending.get('method', 'POST')} {_plain(sending['url'])}")]
-            to.append(("content type", _plain(sending.get("content_type", "application/json"))))
-        else:
-            to = [("sent by", "the agent itself, after the gate’s permit")]
-        to += [("kind", self.effect.kind_name), ("key", self.effect.key)]
+        to = [*_where(self.effect.kind), ("kind", self.effect.kind_name), ("key", self.effect.key)]
         named = [("target", self.effect.target), ("amount", self.effect.amount)]
         return [(name, words.clean(value)) for name, value in [*to, *named] if value]
 
@@ -268,5 +261,14 @@ def hide(text: str) -> str:
     return CREDENTIALS.sub(HIDDEN, HIDDEN_IN_TEXT.sub(rf"\1{HIDDEN}", text))
 
 
-def _plain(address: str) -> str:
-    return hide(address)
+def _where(kind: Kind | None) -> list[tuple[str, str]]:
+    """Who sends it, and where to."""
+    if kind is None or kind.provider == Provider.OUTSIDE:
+        return [("sent by", "the agent itself, after the gate’s permit")]
+    if not kind.send.get("url"):
+        return [("sent by", "Allstop, into the folder of the workspace")]
+    method, address = kind.send.get("method", "POST"), hide(kind.send["url"])
+    return [
+        ("method", f"{method} {address}"),
+        ("content type", kind.send.get("content_type", "application/json")),
+    ]

@@ -111,7 +111,7 @@ def test_a_page_asks_the_store_as_often_for_thirty_reviews_as_for_one(world: Wor
 
 def test_the_page_shows_the_stored_call_without_its_secrets(world: World) -> None:
     send = {"url": "https://bank.example/charges?token=hush-1", "method": "POST"}
-    a_kind(world.workspace, provider="outside", send=send)
+    a_kind(world.workspace, provider="http", send=send)
     body = b'{"amount": 8640, "to": {"card_number": "4111-hush-2"}, "note": "Bearer hush-3"}'
     html = browser(world.bob).get(f"/reviews/{waiting(world, world.run(), body=body).pk}").content.decode()
     said = text_of(html)

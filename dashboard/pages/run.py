@@ -28,7 +28,7 @@ from dashboard.pages.workers import Workers, late
 from dashboard.restored import missing_for
 from dashboard.words import Term
 from effects.models import Effect, Settlement
-from runs import access, gates
+from runs import access, gates, receipts
 from runs.evidence import topics_of
 from runs.models import Evidence, Refusal, Run, RunStatus
 
@@ -106,6 +106,15 @@ class RunPage:
         tools = [words.brief(tool) for tool in self.run.ungateable]
         rest = len(tools) - NAMED
         return tools if rest < 1 else [*tools[:NAMED], f"{rest} more"]
+
+    @property
+    def silence(self) -> str:
+        """That nothing is heard of a run that should be at work; "" otherwise."""
+        run, last = self.run, self.run.last_heard_at or self.run.admitted_at
+        seconds = (self.now - last).total_seconds()
+        if run.status not in receipts.IN_MOTION or seconds < run.silent_after_s:
+            return ""
+        return words.SILENT_RUN.format(ago=words.span(int(seconds)))
 
     @property
     def stages(self) -> list[Stage]:

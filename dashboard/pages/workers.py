@@ -43,6 +43,15 @@ class Workers:
         return sum(row.silent for row in self.rows)
 
     @property
+    def silence(self) -> str:
+        """What silence says, and what it does not; whoever returns is refused only under a stop."""
+        if not self.silent:
+            return ""
+        if self.facts.stop is None or self.facts.run.status == RunStatus.ACTIVE:
+            return words.SILENT if self.silent == 1 else words.SILENT_MANY
+        return words.SILENCE if self.silent == 1 else words.SILENCE_OF_MANY
+
+    @property
     def head(self) -> str:
         """2 of 3 confirmed v4; before a stop, how many were heard of."""
         facts, stop = self.facts, self.facts.stop

@@ -142,7 +142,8 @@ def _cleanup(t: Teller) -> Iterator[Claim]:
         return
     named = [f"{quoted(step.name)} ({words.STEP[step.status].word.lower()})" for step in t.rows.cleanup]
     ran = words.count(number, "cleanup action was", "cleanup actions were")
-    text = f"{ran} permitted while the run drained, under a guard of their own: {words.listed(named)}."
+    own = "its" if number == 1 else "their"
+    text = f"{ran} permitted while the run drained, under a guard of {own} own: {words.listed(named)}."
     yield say(text, *[step.line for step in t.rows.cleanup])
 
 

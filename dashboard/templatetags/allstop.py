@@ -52,8 +52,6 @@ SAYINGS = {
     "same key": words.SAME_KEY,
     "unknown whether": words.UNKNOWN_WHETHER,
     "no preview": words.PREVIEW_UNAVAILABLE,
-    "silence": words.SILENCE,
-    "silence of many": words.SILENCE_OF_MANY,
 }
 
 

@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 
 from effects import intents
 from runs.guard import Opened, Refusal
-from runs.models import Permit, Run, Step
+from runs.models import Permit, Receipt, Run, Step
 from tests.races import unsafe
 from tests.races.checker import Verdict, verdict
 from tests.races.sides import sides
@@ -41,6 +41,8 @@ class Scene:
         self.world = World()
         self.run = self.world.run()
         self.step = self.world.claimed(self.run)
+        # A first call at a boundary writes its receipt, and the run's row with it; here nothing is new.
+        Receipt.objects.create(run=self.run, worker="w-1", boundary="dispatch", version=1)
 
     def verdict(self) -> Verdict:
         return verdict(self.world.workspace.pk)

@@ -1,7 +1,8 @@
 """The demo's agent: reads the orders, drafts each invoice, charges the card, mails the receipt.
 
 `python -m dashboard.demo.agent --batch 1 --bank URL --mailer URL`, with ALLSTOP_URL and ALLSTOP_TOKEN set. It
-is an ordinary user of the client, as yours would be, and takes about two minutes.
+is an ordinary user of the client, as yours would be, and takes about two minutes. When its run is paused it
+waits for the resume.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from allstop import (
     MustWait,
     NotApplied,
     Outcome,
+    Refused,
     Run,
     StopRequested,
     http_outcome,
@@ -29,6 +31,7 @@ from allstop import (
 ORDERS = Path(__file__).with_name("orders.json")
 DRAFTING_S = 1.5
 BREATH_S = 1.0
+ASK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,24 @@ def draft(order: Order, pace: float) -> Outcome:
 
 @dataclass(frozen=True)
 class Invoicing:
-    """The work of one run. pace: every pause is multiplied by it."""
+    """The work of one run. pace: every wait is multiplied by it. billed: invoices that `bill` ended, with its
+    answer.
+    """
 
     run: Run
     bank: str
     mailer: str
     pace: float
+    billed: dict[str, bool] = field(default_factory=dict)
 
     def work(self, batch: int) -> None:
         """Every order once; at the end, a second look at those whose charge got no answer."""
         orders: list[Order] = self.run.read(read_orders, batch)
         say(f"{len(orders)} orders.")
-        doubtful = [order for order in orders if not self.bill(order)]
-        for order in doubtful:
+        for order in orders:
+            if order.invoice not in self.billed:
+                self.billed[order.invoice] = self.bill(order)
+        for order in [order for order in orders if not self.billed[order.invoice]]:
             say(f"{order.invoice}: is it known by now?")
             self.settle(order)
 
@@ -165,6 +173,28 @@ def say(words: str) -> None:
     print(time.strftime("%H:%M:%S"), words, flush=True)
 
 
+def work(client: Client, options: argparse.Namespace) -> str:
+    """Work on the run until it is done or stopped for good; the last word. A pause is waited out: attaching
+    again asks nobody to go on, it is refused until a person has resumed the run.
+    """
+    key, name = f"demo-invoices-{options.batch:04}", f"Invoices, batch {options.batch}"
+    billed: dict[str, bool] = {}
+    held = False
+    while True:
+        try:
+            with client.run(key, name=name, session="demo", agent="invoice agent") as run:
+                held = False
+                Invoicing(run, options.bank, options.mailer, options.pace, billed).work(options.batch)
+            return "Done."
+        except Refused as no:
+            if isinstance(no, StopRequested) and not no.may_resume:
+                return f"Ended at a safe point. {no}"
+            if not held:
+                say(f"Held at a safe point. {no}")
+            held = True
+        time.sleep(ASK_AGAIN_S * options.pace)
+
+
 def main() -> None:
     """One run."""
     parser = argparse.ArgumentParser(description="The demo's agent.")
@@ -172,14 +202,9 @@ def main() -> None:
     parser.add_argument("--bank", required=True)
     parser.add_argument("--mailer", required=True)
     parser.add_argument("--pace", type=float, default=1.0)
-    options = parser.parse_args()
-    key, name = f"demo-invoices-{options.batch:04}", f"Invoices, batch {options.batch}"
     try:
-        with Client() as client, client.run(key, name=name, session="demo", agent="invoice agent") as run:
-            Invoicing(run, options.bank, options.mailer, options.pace).work(options.batch)
-        say("Done.")
-    except StopRequested as stop:
-        say(f"Ended at a safe point. {stop}")
+        with Client() as client:
+            say(work(client, parser.parse_args()))
     except GateUnavailable as gone:
         raise SystemExit(f"Ended, because nothing may start without a gate. {gone}") from None
 

@@ -166,6 +166,25 @@ def test_the_agent_ends_at_a_safe_point_when_a_stop_comes_during_a_charge(
 
 
 @pytest.mark.kill
+def test_the_agent_waits_while_its_run_is_paused_and_goes_on_where_it_was(
+    world: World, allstop: StubServer
+) -> None:
+    bank, log = Ledger(world.folder / "bank.jsonl"), world.folder / "agent.log"
+    world.run_agent()
+    until(lambda: len(bank.lines("request")) == 3)
+    allstop.stub.stop("PAUSED")
+    until(lambda: len(allstop.stub.seen("^/runs$")) >= 3)
+    assert len(bank.lines("request")) == 3
+    assert world.agents[0].poll() is None
+    allstop.stub.status = "ACTIVE"
+    assert world.agents[0].wait(60) == 0
+    keys = [line["key"] for line in bank.lines("request")]
+    assert len(keys) == len(set(keys)) == 10
+    assert log.read_text().count("Held at a safe point") == 1
+    assert allstop.stub.status == "COMPLETED"
+
+
+@pytest.mark.kill
 def test_the_agent_ends_when_there_is_no_gate(world: World, allstop: StubServer) -> None:
     bank = Ledger(world.folder / "bank.jsonl")
     allstop.stub.say("/effects$", 503, "", times=10_000)

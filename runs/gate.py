@@ -257,9 +257,11 @@ def _step_to_hold(run: Run, ask: Ask, step: Step | None) -> tuple[Step | None, b
 
 
 def _calls() -> Any:
-    """Permits of a step whose call may be under way."""
-    states = [PermitState.OPEN, PermitState.LOST]
-    return Permit.objects.filter(step_id=OuterRef("pk"), state__in=states)
+    """Permits of a step whose call may be under way, or of which nobody can say what it did: a step that
+    waits for people may end WITHHELD, and nothing of such a step may have happened.
+    """
+    in_doubt = Q(state__in=[PermitState.OPEN, PermitState.LOST]) | Q(outcome="unknown")
+    return Permit.objects.filter(in_doubt, step_id=OuterRef("pk"))
 
 
 def is_held(ask: Ask) -> bool:

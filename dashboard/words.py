@@ -139,7 +139,7 @@ REVIEW = _terms(
     ("rejected", "Rejected", "st-refused", "Rejected by {by}:"),
     ("expired", "Expired", "st-none", "Its time was over: {reason}. Nothing was sent."),
     ("cancelled", "Closed by a stop", "st-refused", "Closed by {reason}. Nothing was sent."),
-    ("ended", "Closed", "st-none", "The run ended before it was sent."),
+    ("ended", "Closed", "st-none", "Closed before it was sent: {reason}."),
 )
 
 DELIVERY = _terms(
@@ -269,6 +269,8 @@ RESUME = {
     "safe to run": ("Safe to run", "st-waiting"),
     "skip, settled": ("Skip, settled", "st-settled"),
     "skip, accepted as unknown": ("Skip, accepted as unknown", "st-accepted"),
+    "waits for approval": ("Waits for approval", "st-comp"),
+    "skip, not approved": ("Skip, not approved", "st-refused"),
     "must wait": ("Must wait", "st-unknown"),
 }
 NOT_RECORDED = "Your stop was NOT recorded."

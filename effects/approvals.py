@@ -190,6 +190,7 @@ def revoke(*, actor: Actor, review_id: str, reason: str = "") -> Decided | NotDe
     """
     run, review, lines = _open(actor, review_id)
     if actor.user is None or actor.via != "page":
+        record(run, *lines)
         return NotDecided(review, "token")
     mine = Approval.objects.filter(review=review, person_id=actor.user.pk)
     if not Approval.revoke(mine.filter(state=ApprovalState.GIVEN), reason.strip()):

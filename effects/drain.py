@@ -9,7 +9,7 @@ from runs.guard import lock_run
 from runs.models import BUSY, OperationClass, Permit, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time, verb
 
-from . import close, delivery_moves
+from . import close, delivery_moves, reviews
 from .models import DeliveryState, Effect, Settlement
 from .settle import give_back, line_of, lose, step_line
 
@@ -87,4 +87,4 @@ def lapsed(run: Run, step: Step, *, held: bool) -> list[Line]:
         Step.finish_partly(step, "worker lost")
     else:
         Step.fail(step, LOST_TURN if step.op_class == OperationClass.MODEL_TURN else "worker lost")
-    return [step_line(step, SYSTEM.id)]
+    return [step_line(step, SYSTEM.id), *reviews.step_ended(run, step, SYSTEM.id)]

@@ -13,11 +13,12 @@ from runs.guard import lock_run
 from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
 from runs.store import after, verb
 
-from . import close, delivery_moves, reviews
-from .models import Delivery, DeliveryState, Effect, Settlement
+from . import close, delivery_moves, four_eyes, reviews
+from .models import Delivery, DeliveryState, Effect, Review, Settlement
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
 ACCEPTED = "skip, accepted as unknown"
+ASKED, DENIED = "waits for approval", "skip, not approved"  # the gate asks people first, or they said no
 ANSWERS: dict[str, str] = {
     Settlement.DECLARED: SAFE,
     Settlement.NOT_APPLIED: SAFE,
@@ -119,13 +120,33 @@ class NotResumed:
 
 
 def plan(run: Run) -> list[Item]:
-    """Per effect, and per delivery, which counts as one: safe to run · skip · must wait."""
+    """Per effect, and delivery, which counts as one: safe to run · waits for approval · skip · must wait."""
     effects = Effect.objects.filter(run=run).order_by("pk").values_list("key", "title", "settlement", "pk")
+    decided = _decided(run)
     deliveries = Delivery.objects.filter(run=run).order_by("pk").values_list("key", "title", "state", "pk")
     return [
-        *(Item(key, title, state, ANSWERS[state], pk) for key, title, state, pk in effects),
+        *(Item(key, title, state, _answer(state, decided.get(pk)), pk) for key, title, state, pk in effects),
         *(Item(key, title, state, DELIVERY_ANSWERS[state], pk) for key, title, state, pk in deliveries),
     ]
+
+
+def _answer(settlement: str, decided: str | None) -> str:
+    """What people decide about counts only where the gate would let a worker send it."""
+    answer = ANSWERS[settlement]
+    return decided if decided and answer == SAFE else answer
+
+
+def _decided(run: Run) -> dict[str, str]:
+    """Effects that a worker may not send yet, or not at all, by their newest review."""
+    found: dict[str, str] = {}
+    for review in Review.objects.filter(run=run).select_related("effect__kind").order_by("pk"):
+        is_open = review.closed_at is None
+        found.pop(review.effect_id, None)
+        if is_open and not (review.granted_at and four_eyes.still_granted(review, run, review.effect)):
+            found[review.effect_id] = ASKED
+        elif review.closed_as in reviews.NO:
+            found[review.effect_id] = DENIED
+    return found
 
 
 @verb

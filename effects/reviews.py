@@ -33,6 +33,7 @@ from .models import Approval, Effect, Kind, Provider, Review
 from .review_tables import Closed, Subject
 
 NO = (Closed.REJECTED, Closed.EXPIRED)
+OVER = (StepStatus.SUCCEEDED, StepStatus.PARTIAL, StepStatus.WITHHELD)  # such a step begins nothing more
 
 
 class NotConsumed(RuntimeError):
@@ -186,7 +187,16 @@ def _withhold(run: Run, review: Review, actor: str) -> list[Line]:
     (Step.finish_partly if step.happened else Step.withhold)(step)
     kind = "step.partial" if step.happened else "step.withheld"
     told = {"was": was, "step": step.key, "name": step.name, "review": review.pk}
-    return [Line(kind, actor, told, step_id=step.pk, current_version=run.cancel_version)]
+    line = Line(kind, actor, told, step_id=step.pk, current_version=run.cancel_version)
+    return [line, *step_ended(run, step, actor)]
+
+
+def step_ended(run: Run, step: Step, actor: str) -> list[Line]:
+    """Nobody needs to decide about an effect whose step has ended; one that failed may be tried again."""
+    if step.status not in OVER:
+        return []
+    found = Review.objects.filter(step=step, closed_at__isnull=True).order_by("pk")
+    return [line for one in found for line in close(run, one, Closed.ENDED, actor, "its step ended")]
 
 
 def _end_all(review: Review, end: Any, why: str, kind: str = "voided") -> list[Line]:
@@ -256,7 +266,12 @@ def queue(run: Run, review: Review, actor: str) -> list[Line]:
 
 
 def unqueue(review: Review, actor: str) -> list[Line]:
-    """A grant was taken back before anybody claimed its step: it waits again."""
+    """A grant was taken back before anybody claimed its step: it waits again, unless another effect of
+    it is granted, or it was not this grant that queued it.
+    """
+    others = Review.objects.filter(step=review.step_id, closed_at__isnull=True, granted_at__isnull=False)
+    if review.granted_at is None or others.exclude(pk=review.pk).exists():
+        return []
     rows = Step.objects.filter(pk=review.step_id, status=StepStatus.PENDING)
     if not Step.wait_for_approval(rows):
         return []

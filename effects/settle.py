@@ -21,7 +21,7 @@ from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepSt
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close, delivery_moves, retries
+from . import close, delivery_moves, retries, reviews
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
@@ -281,7 +281,7 @@ def settle_step(run: Run, step: Step, actor: str) -> list[Line]:
     """A step that ends with its effect, or was UNKNOWN, follows its effects."""
     step = Step.objects.get(pk=step.pk)
     if step.status == StepStatus.UNKNOWN:
-        return _resolve_unknown(step, actor)
+        return _resolve_unknown(run, step, actor)
     if step.status != StepStatus.DISPATCHED or not step.ends_with_effect:
         return []
     if step.permits.filter(state=PermitState.OPEN).exists():  # its holder is still at work
@@ -316,7 +316,7 @@ def _end_with(run: Run, step: Step, settlement: str, actor: str) -> list[Line]:
     if move is None:
         return []
     move(step)
-    return [step_line(step, actor)]
+    return [step_line(step, actor), *reviews.step_ended(run, step, actor)]
 
 
 def give_back(run: Run, step: Step, actor: str) -> list[Line]:
@@ -329,7 +329,7 @@ def give_back(run: Run, step: Step, actor: str) -> list[Line]:
     return [line]
 
 
-def _resolve_unknown(step: Step, actor: str) -> list[Line]:
+def _resolve_unknown(run: Run, step: Step, actor: str) -> list[Line]:
     """The last open effect of an UNKNOWN step settled: it is known now how the step ended."""
     mine = Effect.objects.filter(step=step)
     if mine.filter(settlement__in=[Settlement.DISPATCHED, Settlement.UNKNOWN]).exists():
@@ -343,7 +343,7 @@ def _resolve_unknown(step: Step, actor: str) -> list[Line]:
         Step.finish_partly(step)
     else:
         Step.fail(step)
-    return [step_line(step, actor)]
+    return [step_line(step, actor), *reviews.step_ended(run, step, actor)]
 
 
 def step_line(step: Step, actor: str) -> Line:
@@ -381,7 +381,7 @@ def finish_step(*, actor: Actor, step_id: str, token: str, result: str, detail: 
         raise Unsettled(step_id)
     _finish(step, result, detail)
     mark_late(run, step.pk)
-    record(run, step_line(step, actor.id))
+    record(run, step_line(step, actor.id), *reviews.step_ended(run, step, actor.id))
     if step.status == StepStatus.FAILED:
         retries.plan(run, step)
     receipts.hear_report(run, step.worker)

@@ -18,7 +18,7 @@ from .teller import Teller, say
 ENDED: dict[str, str] = {
     Closed.REJECTED: "was rejected by a reviewer and not sent",
     Closed.EXPIRED: "was not approved and sent in time, and is not sent",
-    Closed.ENDED: "was still to be decided when the run ended, and was not sent",
+    Closed.ENDED: "was still to be decided when its step or its run ended, and was not sent",
 }
 
 

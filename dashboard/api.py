@@ -142,7 +142,7 @@ def _failure(request: HttpRequest, error: Exception) -> Problem:
         log.error("a stop was not recorded", exc_info=error)
         return effects.stop_api.not_recorded(request, perhaps=False)
     if isinstance(error, OperationalError | InterfaceError | InternalError):  # the last: a standby
-        log.warning("the store did not answer: %s", error)
+        log.warning("the store did not answer: %s", (str(error).splitlines() or [""])[0])
         detail = "Nothing new may start meanwhile. Send it again with the same Idempotency-Key."
         return Problem("store-unavailable", detail, headers={"Retry-After": "1"})
     log.error("an API call failed", exc_info=error)

@@ -20,6 +20,7 @@ from tests.kills.table import DRAIN, Case, differences
 
 pytestmark = [
     pytest.mark.kill,
+    pytest.mark.long,
     pytest.mark.only("postgresql"),
     pytest.mark.invariant("I24"),
     pytest.mark.invariant("I30"),

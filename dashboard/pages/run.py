@@ -214,7 +214,7 @@ def evidence_of(effect: Effect) -> str:
             return "Never sent"
         case Settlement.UNKNOWN | Settlement.ACCEPTED_UNKNOWN:
             looked = f"; looked up {words.count(effect.checks, 'time')}" if effect.checks else ""
-            why = words.brief(effect.why_unknown, ROOM) or "no answer"
+            why = words.brief(effect.why_unknown, ROOM).rstrip(".") or "no answer"
             return f"{why[0].upper()}{why[1:]}{looked}"
     when = f", {clock(effect.settled_at)}" if effect.settled_at else ""
     reference = f": {words.brief(effect.provider_ref, ROOM)}" if effect.provider_ref else ""

@@ -31,7 +31,7 @@ def test_a_new_workspace_has_dashes_not_zeros_and_says_that_it_listens(world: Wo
     assert "2 of 6 done" in said
     assert "Nothing of your own has arrived yet" in said
     assert "Runs registered –" in said
-    assert "This server was started without a demo." in said
+    assert "This workspace has no demo." in said
 
 
 def test_the_list_is_ticked_by_what_happened_not_by_clicks(world: World) -> None:

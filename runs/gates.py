@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from .access import Actor, NotFound, demand_workspace
 from .evidence import Line, record
 from .models import Gate, Mode, Run, RunStatus, StopRequest, Workspace
-from .presses import StopAnswer, Wish, close, next_number, pressed_before, record_press, wished
+from .presses import RELEASED, StopAnswer, Wish, close, next_number, pressed_before, record_press, wished
 from .store import database_time, stop_verb, verb
 
 SCOPE = "workspace"
@@ -184,8 +184,8 @@ def release(*, actor: Actor, workspace_id: str, reason: str, stop_id: str = "") 
     lines = [Line("gate.released", actor.id, {"reason": reason, "epoch": workspace.epoch}, stop_id=_id(stop))]
     if stop is not None:
         StopRequest.objects.filter(pk=stop.pk).update(released_at=database_time())
-        close(stop, "released")
-        lines.append(Line("stop.closed", actor.id, {"because": "released"}, stop_id=stop.pk))
+        close(stop, RELEASED)
+        lines.append(Line("stop.closed", actor.id, {"because": RELEASED}, stop_id=stop.pk))
     record(workspace, *lines)
     return standing(workspace_id)
 

@@ -14,7 +14,8 @@ from .store import database_time
 
 DEADLINE_S = 60
 RESUMED = "resumed"
-SUPERSEDED = "superseded"
+SUPERSEDED, RELEASED, NEVER_CAME = "superseded", "released", "its run never came"
+LET_GO = (RESUMED, RELEASED, NEVER_CAME)  # why a stop was closed that holds nothing any more
 STRENGTH: dict[str, int] = {mode: place for place, mode in enumerate(Mode.values)}
 
 
@@ -59,8 +60,11 @@ def pressed_before(actor: Actor, key: str, where: Q, mode: str, *, moves: bool) 
     """The answer to this very press, if it was recorded before.
 
     The same key with a mode that `moves` the run on is a press of its own: what is there does not cover it.
+    Nor does a stop that holds nothing any more, since a person ended it or its run never came: whoever
+    presses again, by an old form or an old key, is never told of a stop that is over.
     """
-    presses = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
+    mine = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
+    presses = mine.exclude(stop__closed_because__in=LET_GO)
     press = presses.filter(mode=mode).first() or (None if moves else presses.first())
     return StopAnswer(press.stop, press, repeated=True) if press else None
 

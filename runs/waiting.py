@@ -11,6 +11,7 @@ from .access import SYSTEM, Actor, demand_workspace
 from .evidence import Line, record
 from .models import Mode, Run, StopRequest, Workspace
 from .presses import (
+    NEVER_CAME,
     STRENGTH,
     SUPERSEDED,
     StopAnswer,
@@ -152,6 +153,6 @@ def end_waiting(stop_id: str) -> None:
 def _end_waiting(workspace: Workspace, **those: Any) -> None:
     """Under the workspace's lock, which an admission takes too."""
     for stop in _over().filter(workspace=workspace, **those):
-        close(stop, "its run never came")
-        told = {"because": "its run never came", "run_key": stop.run_key}
+        close(stop, NEVER_CAME)
+        told = {"because": NEVER_CAME, "run_key": stop.run_key}
         record(workspace, Line("stop.closed", SYSTEM.id, told, stop_id=stop.pk))

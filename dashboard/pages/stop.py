@@ -25,6 +25,7 @@ from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, s
 from dashboard.pages.stages import clock
 from runs import access, stops
 from runs.models import FINAL, Mode, Press, Run, RunStatus, StopRequest
+from runs.presses import LET_GO
 from runs.store import alongside, database_time
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class StopForm:
     def was_pressed(self, run: Run, actor: access.Actor) -> bool:
         """Whether this very form was recorded before: its answer had been lost."""
         mine = Press.objects.filter(stop__run=run, actor=actor.id, key=self.key, mode=self.mode)
-        return self.came_back and mine.exists()
+        return self.came_back and mine.exclude(stop__closed_because__in=LET_GO).exists()
 
     def modes(self, run: Run) -> list[Choice]:
         """The modes that this form offers: those that would move the run on, and the one that was asked for.

@@ -83,6 +83,14 @@ def test_a_second_press_joins_the_stop_that_stands_and_the_same_press_is_one(wor
     assert of_workspace(world) == ["gate.shut", "stop.joined"]
 
 
+def test_the_same_press_after_a_release_shuts_the_gate_again(world: World) -> None:
+    first = shut(world, key="k-1")
+    gates.release(actor=world.bob, workspace_id=world.workspace.pk, reason="checked")
+    again = [shut(world, key="k-1") for _ in range(2)]
+    assert [said.repeated for said in again] == [False, True]
+    assert (now(world).gate, again[0].stop.pk != first.stop.pk) == ("SHUT", True)
+
+
 @pytest.mark.invariant("I19")
 def test_a_release_opens_the_gate_for_new_runs_and_starts_nothing(world: World) -> None:
     run, held = world.run(), world.run("held")

@@ -159,6 +159,21 @@ def test_the_same_key_with_a_stronger_mode_is_a_stop_of_its_own(world: World) ->
     assert (fresh(run).status, fresh(run).cancel_version) == ("CANCELLING", 3)
 
 
+@pytest.mark.parametrize("then", ["ACTIVE", "COMPLETED"])
+def test_the_same_key_after_a_resume_is_a_stop_of_its_own(world: World, then: str) -> None:
+    run = world.run()
+    first = world.stop(run, key="k-1", mode="pause")
+    drain.drain_run(run.pk)
+    decide(world, run)
+    if then == "COMPLETED":
+        ends.complete(actor=world.agent, run_id=run.pk, seen=3)
+    asked = [world.stop(run, key="k-1", mode="pause") for _ in range(2)]
+    assert [said.repeated for said in asked] == [False, True], "the old stop holds nothing any more"
+    assert asked[0].stop.pk == asked[1].stop.pk != first.stop.pk
+    assert fresh(run).status == ("PAUSING" if then == "ACTIVE" else "COMPLETED")
+    assert asked[0].stop.finished_before == (then == "COMPLETED")
+
+
 # --- The deadline -----------------------------------------------------------------------------------------
 
 

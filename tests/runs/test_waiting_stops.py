@@ -13,6 +13,7 @@ from tests.worlds import (
     World,
     a_run,
     fresh,
+    in_seconds,
     kinds_of,
     stops_and_presses,
 )
@@ -100,6 +101,15 @@ def test_the_sweeper_closes_waiting_stops_past_their_date_and_no_other(world: Wo
     assert (fresh(old).closed_at is not None, fresh(young).closed_at) == (True, None)
     closed = Evidence.objects.get(stream=world.workspace.pk, kind="stop.closed")
     assert (closed.stop_id, closed.actor) == (old.pk, "system")
+
+
+def test_the_same_key_after_its_run_never_came_waits_anew(world: World) -> None:
+    first = world.stop_key("nightly", key="k-1").stop
+    StopRequest.objects.filter(pk=first.pk).update(ends_at=in_seconds(-1))
+    again = [world.stop_key("nightly", key="k-1") for _ in range(2)]
+    assert [said.repeated for said in again] == [False, True]
+    assert (fresh(first).closed_because, again[0].answer) == ("its run never came", "waiting")
+    assert world.run("nightly").status == "CANCELLING"
 
 
 def test_a_stronger_stop_replaces_one_that_waits_and_a_milder_one_joins(world: World) -> None:

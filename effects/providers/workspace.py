@@ -256,7 +256,12 @@ class _Sending:
         )
 
     def _partly(self, error: OSError) -> Told:
-        states = inspect(self.effect)
+        try:
+            states = inspect(self.effect)
+        except OSError:
+            states = []
+        if not states:  # a rename may have come before: what can't be read now was not nothing
+            return Told("unknown", detail=f"the folder can't be read any more: {error.strerror}")
         happened = sum(one.happened for one in states)
         detail = f"{happened} of {len(states)} files were put in their place: {error.strerror}"
         return Told("partial" if happened else "not_applied", items=_items(states), detail=detail)

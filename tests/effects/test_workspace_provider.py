@@ -260,6 +260,22 @@ def test_an_attempt_that_wakes_after_the_look_up_is_barred_and_a_new_attempt_is_
 
 
 @pytest.mark.only("sqlite")
+def test_a_folder_that_fails_after_the_first_rename_is_unknown_not_unwritten(desk: Desk) -> None:
+    effect = desk.dispatched(desk.declared())
+    journal = desk.root / ".allstop" / f"{effect.pk}.journal"
+
+    def fails_from_now_on() -> None:
+        """The disk goes wrong right after the second look: the journal can be neither written nor read."""
+        journal.unlink()
+        journal.mkdir()
+
+    assert effect.kind is not None
+    told = workspace.send(effect, effect.kind, fails_from_now_on)
+    assert "reports/q3.md" in desk.there(), "the first file was put in its place"
+    assert told.outcome == "unknown"
+
+
+@pytest.mark.only("sqlite")
 def test_while_a_frozen_process_holds_the_files_nobody_can_tell(desk: Desk) -> None:
     effect = desk.dispatched(desk.declared())
     assert effect.kind is not None

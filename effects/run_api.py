@@ -12,13 +12,23 @@ from ninja import Router
 from pydantic import AfterValidator
 
 from runs import admission, cursors, receipts, stops
-from runs.access import Actor, find_run
+from runs.access import EXECUTOR, Actor, find_run
 from runs.admission import Admitted, NewRun
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.fields import OptionalKey, plain, sized
 from runs.guard import Refusal
 from runs.idempotency import Reply, once, reply, send
-from runs.models import BUSY, INCONSEQUENTIAL, Permit, PermitState, Run, RunStatus, Step, StopRequest
+from runs.models import (
+    BUSY,
+    INCONSEQUENTIAL,
+    Evidence,
+    Permit,
+    PermitState,
+    Run,
+    RunStatus,
+    Step,
+    StopRequest,
+)
 from runs.problems import Problem, not_allowed
 from runs.schemas import NewRunIn, ProblemOut
 from runs.tokens import actor_of, home_of, spaces_of
@@ -128,12 +138,28 @@ def complete_run(request: HttpRequest, run_id: str, body: CompleteIn) -> HttpRes
 def _not_quiet(run_id: str) -> Problem:
     permits = Permit.objects.filter(run=run_id, state=PermitState.OPEN).order_by("pk")[:NAMED]
     steps = Step.objects.filter(run=run_id, status__in=BUSY).order_by("pk")[:NAMED]
+    detail = "Report the permits and finish or release the steps named here, then complete the run."
+    ours = _only_we_are_at_it(run_id)
+    if ours:
+        detail = "Allstop itself is sending what is named here. Complete the run again when that is over."
     return Problem(
         "not-quiet",
-        "Report the permits and finish or release the steps named here, then complete the run.",
+        detail,
+        headers={"Retry-After": "1"} if ours else {},
         permits=[{"id": permit.pk, "effect_key": permit.effect_key} for permit in permits],
         steps=[{"id": step.pk, "key": step.key, "status": step.status} for step in steps],
     )
+
+
+def _only_we_are_at_it(run_id: str) -> bool:
+    """Whether each step that is held is held by our own executor: nobody else can report or finish it."""
+    took = Evidence.objects.filter(
+        stream=run_id, step_id=OuterRef("pk"), kind__in=("step.claimed", "permit.opened")
+    )
+    flying = Permit.objects.filter(step=OuterRef("pk"), state=PermitState.OPEN)
+    held = Step.objects.filter(Q(status__in=BUSY) | Exists(flying), run=run_id)
+    by = Subquery(took.order_by("-seq").values("actor")[:1])
+    return all(actor == EXECUTOR.id for actor in held.annotate(by=by).values_list("by", flat=True))
 
 
 @router.post("/runs/{id:run_id}/resume", response={200: RunOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)

@@ -62,7 +62,7 @@ class Run(Attached, Gated):
 
     def complete(self, summary: str | None = None) -> None:
         """Say that the work is done. Raises StopRequested if a stop came first, NotQuiet if a step is
-        held.
+        held. What Allstop itself is sending of the run is waited for, as long as give_up_s lasts.
         """
         self.have(self.ending("complete", summary))
 

@@ -72,9 +72,10 @@ class Patience:
 
     def taken(self, response: httpx2.Response) -> Answer | None:
         """The answer; None if another try may bring one. Raises what `errors.from_problem` makes of it."""
-        if _worth_repeating(response):
+        told_s = _retry_after_s(response)
+        if _worth_repeating(response) or (_is_busy_itself(response) and told_s < self.left()):
             self.reason = f"it answered {response.status_code}"
-            self._told_s = _retry_after_s(response)
+            self._told_s = told_s
             return None
         return _read(response)
 
@@ -145,6 +146,13 @@ def _worth_repeating(response: httpx2.Response) -> bool:
     if response.status_code == 409:
         return str(_json(response).get("type", "")).endswith("/idempotency-key-in-progress")
     return response.status_code in _AGAIN
+
+
+def _is_busy_itself(response: httpx2.Response) -> bool:
+    """A run is not quiet, and only since Allstop sends something of it: it says when that may be over."""
+    if response.status_code != 409 or not _retry_after_s(response):
+        return False
+    return str(_json(response).get("type", "")).endswith("/not-quiet")
 
 
 def _read(response: httpx2.Response) -> Answer:

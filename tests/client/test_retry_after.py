@@ -6,7 +6,7 @@ import itertools
 import time
 
 import pytest
-from allstop import Client, GateUnavailable
+from allstop import Client, GateUnavailable, NotQuiet
 
 from tests.client.stub import Stub, StubServer
 from tests.client.world import Charge, charging
@@ -56,3 +56,26 @@ def test_a_gate_that_is_free_again_within_the_patience_permits_once(client: Clie
     first, second = stub.seen("/effects$")
     assert first.key == second.key
     assert (charge.calls, len(stub.permits)) == (["charge:7"], 1)
+
+
+def test_completing_waits_while_allstop_itself_sends_and_not_for_what_is_the_callers(
+    server: StubServer, stub: Stub
+) -> None:
+    busy = '{"type": "/problems/not-quiet"}'
+    stub.say("/complete$", 409, busy, retry_after="1")
+    with Client(server.url, "als_x", give_up_s=10) as client, client.run("r"):
+        pass
+    first, second = stub.seen("/complete$")
+    assert (first.key, stub.status) == (second.key, "COMPLETED")
+    assert apart(stub, "/complete$")[0] >= 1
+    stub.status = "ACTIVE"
+    stub.say("/complete$", 409, busy)
+    with pytest.raises(NotQuiet), Client(server.url, "als_x") as client, client.run("r2"):
+        pass
+    assert len(stub.seen("/complete$")) == 3, "asked once: nothing but the caller would change the answer"
+
+
+def test_completing_gives_up_as_not_quiet_when_allstop_takes_too_long(client: Client, stub: Stub) -> None:
+    stub.say("/complete$", 409, '{"type": "/problems/not-quiet"}', times=500, retry_after="60")
+    with pytest.raises(NotQuiet), client.run("r"):
+        pass

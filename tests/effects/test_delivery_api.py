@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from effects import deliveries, settle
 from effects.models import Delivery
+from runs.access import EXECUTOR
+from runs.guard import Opened
 from tests.wire import Json, Said, Wire, agent_of
 from tests.worlds import World
 
@@ -41,6 +44,22 @@ def test_an_agent_queues_asks_looks_and_reports(agent: Wire) -> None:
     again = agent.post(f"/deliveries/{made.data['id']}/hand-over", SEEN)
     assert (again.status, again.data["known"], again.data["permit"]) == (200, "settled", None)
     assert [row["key"] for row in agent.get(f"/runs/{run['id']}/deliveries").data["items"]] == ["tell:7"]
+
+
+def test_completing_says_when_to_come_back_while_only_allstop_is_at_it(agent: Wire) -> None:
+    run = agent.run()
+    made = queued(agent, run, channel="webhook", target="https://example.org/hook").data
+    sent = deliveries.hand_over(actor=EXECUTOR, delivery_id=made["id"], worker="here:1")
+    assert isinstance(sent, Opened)
+    path, body = f"/runs/{run['id']}/complete", {"seen_version": 1}
+    said = agent.post(path, body, key="k-1")
+    assert (said.status, said.problem, said.headers.get("Retry-After")) == (409, "not-quiet", "1")
+    mine = agent.permitted(run)["permit"]
+    assert "Retry-After" not in agent.post(path, body).headers, "one of them is its own to report"
+    agent.report(mine)
+    told = settle.Told("applied")
+    settle.report(actor=EXECUTOR, permit_id=sent.permit.pk, token=sent.permit.token, told=told)
+    assert agent.post(path, body, key="k-1").data["status"] == "COMPLETED"
 
 
 def test_what_a_stop_holds_is_refused_with_the_stops_id(agent: Wire) -> None:

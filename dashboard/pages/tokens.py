@@ -25,6 +25,7 @@ SCOPES = {
     "runs:write": "register runs, steps and effects, and report on them",
     "runs:read": "read runs, evidence and reports",
     "stop:write": "stop any run of this workspace",
+    "resume:write": "resume a paused run, and decide that a failed step is tried again",
     "kinds:write": "register effect kinds",
     "notices:write": "manage the endpoints of notices",
     "rules:write": "change the rules of this workspace",

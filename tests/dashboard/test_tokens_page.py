@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dashboard.pages.tokens import SCOPES
 from runs import access
 from runs.models import Evidence, Token
 from tests.dashboard.scenes import an_admin, browser, secret_in, text_of
@@ -18,6 +19,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_every_scope_that_a_token_can_have_can_be_given_on_the_page() -> None:
+    assert set(SCOPES) == set(access.SCOPE_MAY)
 
 
 def test_a_token_is_shown_once_and_works_until_it_is_revoked(world: World) -> None:

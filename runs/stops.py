@@ -29,6 +29,7 @@ from .models import (
 from .presses import (
     DEADLINE_S,
     RESUMED,
+    STRENGTH,
     StopAnswer,
     Wish,
     close,
@@ -208,9 +209,10 @@ def _lines_of_stop(stop: StopRequest, press: Press, touched: list[Step], permits
 def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Already stopping, or finished: keep the press with the stop that is there."""
     stop, finished, after = stop_of(run), run.status in FINAL, []
-    if stop is None:
+    milder = stop if stop is not None and _stronger_after_the_end(stop, wish) else None
+    if stop is None or milder is not None:
         stop = _record_where_it_stands(run, actor, wish)
-        after = followed(run, stop, actor)
+        after = [*([supersede(milder, stop)] if milder else []), *followed(run, stop, actor)]
     press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
     told = {"mode": wish.mode, "requested_mode": wish.requested_mode, "note": wish.note}
     line = Line(
@@ -222,6 +224,11 @@ def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     )
     record(run, line, *after)
     return StopAnswer(stop, press)
+
+
+def _stronger_after_the_end(stop: StopRequest, wish: Wish) -> bool:
+    """It moves the finished run no more than the milder one did, but the children of it that go on."""
+    return stop.finished_before and STRENGTH[wish.mode] > STRENGTH[stop.mode]
 
 
 def _record_where_it_stands(run: Run, actor: Actor, wish: Wish) -> StopRequest:

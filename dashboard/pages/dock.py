@@ -74,7 +74,7 @@ def was(facts: Facts) -> str:
     A run that has not ended is not called cancelled.
     """
     chain = facts.chain
-    if len(chain) < 2:
+    if len(chain) < 2 or chain[-1].finished_before:  # what came after the end moved nothing of it
         return ""
     first = chain[0]
     ended = facts.run.status in FINAL

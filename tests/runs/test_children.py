@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from effects import ends
 from effects import resume as decisions
 from effects.drain import drain_run
 from runs import children, stops
@@ -352,3 +353,17 @@ def test_children_are_found_by_their_parent(world: World, parent: Run) -> None:
     found = agent.get(f"/runs?parent={parent.pk}").data["items"]
     assert [(run["id"], run["parent"]) for run in found] == [(child.pk, parent.pk)]
     assert RunStatus(found[0]["status"]) == "ACTIVE"
+
+
+def test_a_stronger_stop_of_a_finished_parent_reaches_the_children_that_a_milder_one_paused(
+    world: World, parent: Run
+) -> None:
+    child = child_of(world, parent)
+    assert isinstance(ends.complete(actor=world.agent, run_id=parent.pk, seen=1), Run)
+    milder = stopped(world, parent, mode="pause")
+    assert statuses(parent, child) == ["COMPLETED", "PAUSING"]
+    stronger = stopped(world, parent, mode="cancel")
+    assert (stronger.finished_before, fresh(milder).superseded_by_id) == (True, stronger.pk)
+    assert statuses(parent, child) == ["COMPLETED", "CANCELLING"]
+    again = world.stop(parent, mode="pause")
+    assert (again.answer, again.stop.pk) == ("finished", stronger.pk), "a milder one joins"

@@ -21,7 +21,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from . import stops, wake
 from .access import SYSTEM, Actor, NotFound, demand
 from .evidence import Line, record
-from .models import FINAL, Mode, Press, Run, StopRequest, Workspace
+from .gates import RESTORED, SCOPE
+from .models import FINAL, Mode, Press, Run, RunStatus, StopRequest, Workspace
 from .presses import STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
 from .store import alongside, database_time, stop_verb
 from .waiting import bind, supersede
@@ -72,11 +73,19 @@ def inherited(ancestors: list[Run]) -> StopRequest | None:
     """
     over: list[StopRequest] = []
     for run in reversed(ancestors):
-        stop = stop_of(run)
+        stop = stop_of(run) or _of_a_restore(run)
         over += [stop] if stop is not None else []
         if run.status not in FINAL:
             break
     return max(over, key=lambda stop: STRENGTH[stop.mode], default=None)
+
+
+def _of_a_restore(run: Run) -> StopRequest | None:
+    """What holds a run that a restore paused, which has no stop of its own."""
+    if run.status != RunStatus.PAUSED:
+        return None
+    rows = StopRequest.objects.filter(workspace_id=run.workspace_id, scope=SCOPE, via=RESTORED)
+    return rows.order_by("-number").first()
 
 
 def mode_at_birth(*over: StopRequest | None) -> str | None:
@@ -230,7 +239,7 @@ def _as_pressed(stop: StopRequest) -> tuple[Actor, Wish]:
         reason=stop.reason,
         deadline_s=stop.deadline_s,
         key=f"\N{RIGHTWARDS ARROW} {stop.pk}",  # no caller can send such a key
-        parent_stop_id=stop.pk,
+        parent_stop_id=stop.pk if stop.run_id else None,
     )
     return Actor(stop.actor, via=VIA), wish
 

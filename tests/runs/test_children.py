@@ -11,12 +11,13 @@ from django.db import IntegrityError, transaction
 from effects import ends
 from effects import resume as decisions
 from effects.drain import drain_run
-from runs import children, stops
+from effects.restore import Before, put_to_rest
+from runs import access, children, gates, stops
 from runs.access import NotFound
 from runs.admission import RunKeyReused
-from runs.models import Evidence, Press, Run, RunStatus, StopRequest
+from runs.models import Evidence, Press, Restore, Role, Run, RunStatus, StopRequest
 from tests.wire import Wire, agent_of
-from tests.worlds import World, a_run, a_workspace, fresh, kinds_of
+from tests.worlds import World, a_person, a_run, a_workspace, fresh, in_seconds, kinds_of
 
 pytestmark = pytest.mark.django_db
 
@@ -367,3 +368,19 @@ def test_a_stronger_stop_of_a_finished_parent_reaches_the_children_that_a_milder
     assert statuses(parent, child) == ["COMPLETED", "CANCELLING"]
     again = world.stop(parent, mode="pause")
     assert (again.answer, again.stop.pk) == ("finished", stronger.pk), "a milder one joins"
+
+
+def test_under_a_parent_that_a_restore_paused_a_child_is_born_paused(world: World, parent: Run) -> None:
+    with transaction.atomic():
+        restored = Restore.objects.create(taken_at=in_seconds(-60), digest="d", release="")
+        put_to_rest(restored, Before())
+    admin = access.person(a_person("erin", world.workspace, Role.ADMIN))
+    gates.release(actor=admin, workspace_id=world.workspace.pk, reason="checked")
+    assert (fresh(parent).status, stops.stop_of(fresh(parent))) == ("PAUSED", None)
+    child = child_of(world, parent)
+    assert child.status == "PAUSING", "its parent is held, though by no stop of its own"
+    stop = StopRequest.objects.get(run=child)
+    assert (stop.mode, stop.reason, stop.parent_stop_id) == ("pause", "restore", None)
+    assert drain_run(child.pk) == "PAUSED"
+    resumed(world, parent)
+    assert child_of(world, parent, "later").status == "ACTIVE"

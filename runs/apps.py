@@ -10,3 +10,4 @@ class RunsConfig(AppConfig):
         from . import children, stops
 
         stops.follow(children.follow)
+        stops.join(children.again)

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from . import stops, wake
 from .access import SYSTEM, Actor, NotFound, demand
 from .evidence import Line, record
 from .gates import RESTORED, SCOPE
 from .models import FINAL, Mode, Press, Run, RunStatus, StopRequest, Workspace
-from .presses import STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
+from .presses import RESUMED, STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
 from .store import alongside, database_time, stop_verb
 from .waiting import bind, supersede
 
@@ -144,6 +144,15 @@ def follow(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     return [Line("stop.has_children", actor.id, {"registered": children.count()}, stop_id=stop.pk)]
 
 
+def again(run: Run, stop: StopRequest) -> None:
+    """Another press of a stop that was passed on: a child that was resumed since is reached once more."""
+    if stop.passed_on_at is None or not Run.objects.filter(parent=run).exists() or not _left(stop).exists():
+        return
+    StopRequest.objects.filter(pk=stop.pk).update(passed_on_at=None)
+    if not _at_it.get():
+        transaction.on_commit(partial(_at_once, stop.pk), robust=True)
+
+
 def _is_passed_on(stop: StopRequest) -> None:
     StopRequest.objects.filter(pk=stop.pk, passed_on_at__isnull=True).update(passed_on_at=F("recorded_at"))
 
@@ -198,12 +207,20 @@ def _left(stop: StopRequest) -> QuerySet[Run]:
     Before: by the version at which their parent admitted them. A child that has finished is passed by;
     its own children stand for it.
     """
-    reached = StopRequest.objects.filter(run=OuterRef("pk"), presses__parent_stop=stop)
+    met = StopRequest.objects.filter(run=OuterRef("pk"), presses__parent_stop=stop)
     mine = Q(parent_id=stop.run_id)
     if not stop.finished_before:
-        mine &= Q(parent_version__lte=stop.version_before or 0)
+        mine &= Q(parent_version__lte=stop.version_before or 0) | Q(Exists(met))
     rows = Run.objects.exclude(status__in=FINAL).filter(mine | Q(parent__in=_finished_below(stop)))
-    return rows.filter(~Exists(reached))
+    return rows.filter(~Exists(met.exclude(_let_go(stop))))
+
+
+def _let_go(stop: StopRequest) -> Q:
+    """Stops of children that were ended by a resume before the newest press of this one: it reaches them
+    again. Without another press the resume stands.
+    """
+    newest = Press.objects.filter(stop=stop).order_by("-at").values_list("at", flat=True).first()
+    return Q(closed_because=RESUMED, closed_at__lte=newest) if newest else Q(pk__in=[])
 
 
 def _finished_below(stop: StopRequest) -> list[str]:
@@ -223,10 +240,12 @@ def _finished_below(stop: StopRequest) -> list[str]:
 def _stop_child(stop_id: str, run_id: str) -> StopAnswer | None:
     """The stop of the parent, pressed on one child. Again: the same answer, nothing is changed."""
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
-    press = Press.objects.filter(stop__run=run, parent_stop_id=stop_id).select_related("stop").first()
+    above = StopRequest.objects.get(pk=stop_id)
+    holding = StopRequest.objects.filter(run=run).exclude(_let_go(above))
+    press = Press.objects.filter(stop__in=holding, parent_stop=above).select_related("stop").first()
     if press is not None:
         return StopAnswer(press.stop, press, repeated=True)
-    actor, wish = _as_pressed(StopRequest.objects.get(pk=stop_id))
+    actor, wish = _as_pressed(above)
     answer = stops.pressed(run, actor, wish, wish.key)
     return StopAnswer(StopRequest.objects.get(pk=answer.stop.pk), answer.press)
 
@@ -301,7 +320,7 @@ def reach_of(stop: StopRequest, most: int = 50) -> Reach | None:
 
 def reached(stop: StopRequest) -> int:
     """To how many runs this stop was passed on by itself, or they were born under it."""
-    return Press.objects.filter(parent_stop=stop).count()
+    return Press.objects.filter(parent_stop=stop).aggregate(n=Count("stop__run", distinct=True))["n"] or 0
 
 
 def not_covered(run: Run) -> list[str]:

@@ -60,6 +60,7 @@ __all__ = [
     "end_waiting",
     "follow",
     "force_deadline",
+    "join",
     "next_number",
     "not_over",
     "open_stop",
@@ -110,6 +111,17 @@ def follow(follower: Follower) -> None:
 def followed(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     """What the rooms above do at this stop, which may be one of a scope; the lines of it."""
     return [line for follower in _followers for line in follower(run, stop, actor)]
+
+
+# What is done about the children of a run when a press joins the stop that is there (runs/children.py).
+Joiner = Callable[[Run, StopRequest], None]
+_joiners: list[Joiner] = []
+
+
+def join(joiner: Joiner) -> None:
+    """Have `joiner` called, under the run's lock, for each press that joins a stop; registered once."""
+    if joiner not in _joiners:
+        _joiners.append(joiner)
 
 
 def request_stop(
@@ -214,6 +226,8 @@ def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
         stop = _record_where_it_stands(run, actor, wish)
         after = [*([supersede(milder, stop)] if milder else []), *followed(run, stop, actor)]
     press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
+    for joiner in _joiners:
+        joiner(run, stop)
     told = {"mode": wish.mode, "requested_mode": wish.requested_mode, "note": wish.note}
     line = Line(
         "stop.after_end" if finished else "stop.joined",

@@ -384,3 +384,25 @@ def test_under_a_parent_that_a_restore_paused_a_child_is_born_paused(world: Worl
     assert drain_run(child.pk) == "PAUSED"
     resumed(world, parent)
     assert child_of(world, parent, "later").status == "ACTIVE"
+
+
+@pytest.mark.parametrize("mode", ["pause", "cancel"])
+def test_another_press_on_the_parent_reaches_a_child_that_was_resumed_since(
+    world: World, parent: Run, mode: str
+) -> None:
+    child = child_of(world, parent)
+    below = child_of(world, child, "below")
+    stop = stopped(world, parent, mode="pause")
+    for run in (child, below):
+        assert drain_run(run.pk) == "PAUSED"
+        resumed(world, run)
+    children.pass_on(stop.pk)
+    assert statuses(child, below) == ["ACTIVE", "ACTIVE"], "the decision stands while nobody presses again"
+    again = stopped(world, parent, by=world.bob, mode=mode)
+    held = {"pause": "PAUSING", "cancel": "CANCELLING"}[mode]
+    assert statuses(child, below) == [held, held]
+    assert again.passed_on_at is not None
+    assert (again.pk == stop.pk) == (mode == "pause")
+    reach = children.reach_of(again)
+    assert reach is not None
+    assert (reach.registered, reach.reached, reach.pending) == (1, 1, 0)

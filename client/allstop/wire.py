@@ -112,6 +112,10 @@ class Wire:
                 response = self._http.request(**request(ask, patience))
             except httpx2.RequestError as error:
                 patience.missed(error)
+            except RuntimeError as error:  # a beat that was still waiting when its client was closed
+                if not self._http.is_closed:
+                    raise
+                raise GateUnavailable("This client was closed.") from error
             else:
                 if answer := patience.taken(response):
                     return answer

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from allstop import Client, LostClaim, StopRequested
+from allstop import Client, GateUnavailable, LostClaim, StopRequested
 
 from tests.client.stub import Stub, StubServer
 from tests.client.world import charging
@@ -133,3 +133,11 @@ def test_a_step_that_was_lost_says_so_at_its_checkpoint(client: Client, stub: St
         stub.say("/heartbeat$", 200, lost, times=500)
         until(lambda: run.lost(step.claim_token))
         step.checkpoint()
+
+
+def test_a_beat_of_a_client_that_was_closed_is_a_beat_without_an_answer(server: StubServer) -> None:
+    """A thread that was slow to end must not throw its surprise at the agent's terminal."""
+    client = Client(server.url, "als_x", worker="w-1", give_up_s=0.3)
+    client.close()
+    with pytest.raises(GateUnavailable, match="was closed"):
+        client.kind("card.charge", {})

@@ -125,7 +125,7 @@ def test_a_writer_collects_no_cursor_of_another_that_waits_for_it(
 
 
 def cursors() -> int:
-    return sum(isinstance(one, SQLiteCursorWrapper) for one in gc.get_objects())
+    return sum(type(one) is SQLiteCursorWrapper for one in gc.get_objects())
 
 
 @pytest.mark.race

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 
+from allstop.errors import GateUnavailable
 from allstop.talk import Answer, Ask, Do, T, Talk
 from allstop.wire import Address, Patience, request
 
@@ -42,6 +43,10 @@ class AsyncWire:
                 response = await self._http.request(**request(ask, patience))
             except httpx2.RequestError as error:
                 patience.missed(error)
+            except RuntimeError as error:  # a beat that was still waiting when its client was closed
+                if not self._http.is_closed:
+                    raise
+                raise GateUnavailable("This client was closed.") from error
             else:
                 if answer := patience.taken(response):
                     return answer

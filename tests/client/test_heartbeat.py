@@ -140,4 +140,4 @@ def test_a_beat_of_a_client_that_was_closed_is_a_beat_without_an_answer(server: 
     client = Client(server.url, "als_x", worker="w-1", give_up_s=0.3)
     client.close()
     with pytest.raises(GateUnavailable, match="was closed"):
-        client.kind("card.charge", {})
+        client.put_kind("card.charge", {})

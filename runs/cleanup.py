@@ -10,7 +10,7 @@ from __future__ import annotations
 from django.db.models import Exists, OuterRef, Q
 
 from .guard import ORDINARY, STALE, STOPPED, Ask
-from .models import Run, RunStatus, Step, StepStatus
+from .models import Permit, PermitState, Run, RunStatus, Step, StepStatus
 from .rules import rules_of
 
 CLEANUP = "cleanup"
@@ -27,7 +27,14 @@ def admit(
     if reason is None or step is None or not step.cleanup or run.status not in DRAINS:
         return ORDINARY, reason
     classes = {step.op_class} | ({ask.op_class} if sends else set())
-    return CLEANUP, _why_not(run, ask.seen_version, step, classes)
+    reason = _why_not(run, ask.seen_version, step, classes)
+    return CLEANUP, reason or (STOPPED if sends and _tried(run, ask) else None)
+
+
+def _tried(run: Run, ask: Ask) -> bool:
+    """This effect was sent, or may have been: after a stop every retry is refused, also in a cleanup step."""
+    attempts = Permit.objects.filter(run=run, effect_key=ask.effect_key)
+    return bool(ask.effect_key) and attempts.exclude(state=PermitState.NOT_SENT).exists()
 
 
 def _why_not(run: Run, seen_version: int, step: Step, classes: set[str]) -> str | None:

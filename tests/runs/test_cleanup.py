@@ -231,3 +231,25 @@ def test_a_run_that_ends_by_its_runtimes_word_withholds_it(world: World, end: st
     else:
         ends.fail(actor=world.agent, run_id=run.pk)
     assert fresh(step).status == "WITHHELD"
+
+
+@pytest.mark.invariant("I6")
+@pytest.mark.parametrize(("before", "again"), [("not_applied", False), ("not_sent", True)])
+def test_a_drain_tries_no_effect_of_a_cleanup_step_again_that_may_have_been_sent(
+    world: World, before: str, again: bool
+) -> None:
+    run = world.run()
+    step = gate.claim(world.ask(run, step_key="tidy", op_class=WORK), cleanup=True)
+    assert isinstance(step, Step)
+    world.stop(run)
+    told = world.ask_of(step, op_class=WORK, seen_version=2)
+    folder = intention("folder:tmp", kind="files.write", op_class=WORK)
+    first = intents.dispatch(told, folder)
+    assert isinstance(first, Opened)
+    world.report(first, before)
+    second = intents.dispatch(told, folder)
+    assert isinstance(second, Opened) == again
+    if isinstance(second, Refusal):
+        assert (second.reason, fresh(step).status) == ("stopped", "DISPATCHED")
+        other = intention("folder:cache", kind="files.write", op_class=WORK)
+        assert isinstance(intents.dispatch(told, other), Opened), "what was not tried yet may be tidied up"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from allstop import Client, GateUnavailable, LostClaim, StopRequested
+from allstop.talk import Ask
+from allstop.wire import Address, Wire
 
 from tests.client.stub import Stub, StubServer
 from tests.client.world import charging
@@ -137,7 +139,7 @@ def test_a_step_that_was_lost_says_so_at_its_checkpoint(client: Client, stub: St
 
 def test_a_beat_of_a_client_that_was_closed_is_a_beat_without_an_answer(server: StubServer) -> None:
     """A thread that was slow to end must not throw its surprise at the agent's terminal."""
-    client = Client(server.url, "als_x", worker="w-1", give_up_s=0.3)
-    client.close()
+    wire = Wire(Address(server.url, "als_x", timeout_s=1, give_up_s=0.3))
+    wire.close()
     with pytest.raises(GateUnavailable, match="was closed"):
-        client.put_kind("card.charge", {})
+        wire.send(Ask("POST", "runs/r/heartbeat", {}))

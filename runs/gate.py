@@ -219,8 +219,8 @@ def _not_free(run: Run, step: Step | None) -> str:
     """Why a step can't be had. In a run that goes on, one is withheld by a stop of its own, or by people."""
     if step is not None and step.status == StepStatus.RETRY_WAIT:
         return NOT_DUE
-    if step is None or step.status != StepStatus.WITHHELD:
-        return LOST
+    if step is None or step.status != StepStatus.WITHHELD or step.op_class == OperationClass.DELIVERY:
+        return LOST  # of a message, each attempt has a step of its own
     return STOPPED if step.stopped_at or run.status != RunStatus.ACTIVE else NOT_APPROVED
 
 

@@ -368,3 +368,17 @@ def test_the_record_of_a_message_stays_as_it_was_queued() -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
         Delivery.objects.filter(pk=row.pk).delete()
     assert fresh(row).target == "the chat"
+
+
+def test_a_sender_that_comes_late_with_the_step_of_an_attempt_that_was_taken_back_is_told_of_no_people() -> (
+    None
+):
+    scene = Scene()
+    scene.told("not_sent")
+    assert scene.state == "QUEUED"
+    late = scene.world.ask(
+        scene.run, step_key=f"delivery:{scene.delivery.pk}:1", op_class="delivery", queued=True
+    )
+    answer = gate.deliver(late, deliveries._Intent(scene.delivery.pk, scene.world.agent.id))
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, scene.state) == ("lost_claim", "QUEUED")

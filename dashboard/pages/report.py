@@ -12,7 +12,9 @@ from django.views.decorators.http import require_GET
 from dashboard import reports, words
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
 from dashboard.reports import Report
+from dashboard.reports.sentences import effect_term
 from dashboard.restored import missing_for
+from dashboard.words import Term
 from runs import access
 from runs.evidence import topics_of
 
@@ -43,6 +45,11 @@ class ReportPage:
     @property
     def unknown(self) -> int:
         return int(self.report.manifest.counts.get("UNKNOWN", 0))
+
+    @property
+    def unknown_term(self) -> Term:
+        """What an unknown effect is called in this version."""
+        return effect_term("UNKNOWN", self.report.status)
 
     @property
     def title(self) -> str:

@@ -25,6 +25,7 @@ from dashboard.pages.stop import StopForm
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.pages.turns import Turns
 from dashboard.pages.workers import Workers, late
+from dashboard.reports.sentences import effect_term
 from dashboard.restored import missing_for
 from dashboard.words import Term
 from effects.models import Effect, Settlement
@@ -130,7 +131,7 @@ class RunPage:
 
     @property
     def effects(self) -> list[EffectRow]:
-        return [effect_row(effect) for effect in self.facts.effects]
+        return [effect_row(effect, self.run.status) for effect in self.facts.effects]
 
     @property
     def effects_total(self) -> int:
@@ -197,10 +198,11 @@ def _named_unknowns(facts: Facts) -> str:
     return words.doubtful(named, len(open_ones), facts.messages_open + facts.messages["ACCEPTED_UNKNOWN"])
 
 
-def effect_row(effect: Effect) -> EffectRow:
+def effect_row(effect: Effect, run_status: str) -> EffectRow:
     """An effect with its ground and its declared plan in words."""
     line = getattr(effect, "line", None)
-    return EffectRow(effect, words.SETTLEMENT[effect.settlement], evidence_of(effect), plan_of(effect), line)
+    term = effect_term(effect.settlement, run_status)
+    return EffectRow(effect, term, evidence_of(effect), plan_of(effect), line)
 
 
 def evidence_of(effect: Effect) -> str:

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboard import words
+from dashboard.words import Term
 from effects.models import Ground
 from runs.evidence import canonical
+from runs.models import RunStatus
 
 from .rows import NO_PLAN, Rows
 
@@ -118,9 +120,16 @@ def _payload(body: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def effect_state(settlement: str) -> str:
+def effect_term(settlement: str, run_status: str) -> Term:
+    """The words for a settlement. What an abandoned run left unknown awaits nothing: nobody asks any more."""
+    if settlement == "UNKNOWN" and run_status == RunStatus.ABANDONED:
+        return Term("UNKNOWN", "Unknown", "Nobody is asked about it any more.", "st-unknown", "st-unknown")
+    return words.SETTLEMENT[settlement]
+
+
+def effect_state(settlement: str, run_status: str) -> str:
     """A settlement inside a sentence: confirmed, not applied, awaiting verification."""
-    word = words.SETTLEMENT[settlement].word
+    word = effect_term(settlement, run_status).word
     return word[0].lower() + word[1:]
 
 

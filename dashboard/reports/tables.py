@@ -162,7 +162,7 @@ def became(t: Teller, entry: InFlight) -> str:
         PermitState.REPORTED: f"Its holder reported {_said_of(permit)}, {t.at(permit.ended_at)}.",
     }[PermitState(permit.state)]
     settlement: str = getattr(entry, "settlement", "") or ""
-    return f"{said} The effect is now: {effect_state(settlement)}." if settlement else said
+    return f"{said} The effect is now: {effect_state(settlement, t.run.status)}." if settlement else said
 
 
 def _said_of(permit: Permit) -> str:

@@ -297,6 +297,17 @@ def test_run_report_evidence_and_list_tell_it(world: World, name: str) -> None:
     assert said(alice, "/runs/").count(run.name) >= 1
 
 
+@pytest.mark.parametrize(("scene", "word"), [(scenes.abandoned, False), (scenes.awaiting_verification, True)])
+def test_an_unknown_of_an_abandoned_run_is_not_called_awaiting(
+    world: World, scene: scenes.Scene, word: bool
+) -> None:
+    run, alice = scene(world), browser(world.alice)
+    for page in (f"/runs/{run.pk}/", f"/runs/{run.pk}/report"):
+        told = said(alice, page)
+        assert ("waiting verification" in told) == word
+        assert "Unknown" in told or word
+
+
 def test_the_timeline_shades_each_hold_and_flags_what_began_and_ended_it(world: World) -> None:
     run = scenes.resumed_then_completed(world)
     html = browser(world.alice).get(f"/runs/{run.pk}/").content.decode()

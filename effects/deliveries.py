@@ -16,10 +16,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from runs import gate, wake
-from runs.access import Actor, NotFound, demand
+from runs import gate, gates, wake
+from runs.access import SYSTEM, Actor, NotFound, demand
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
+    ENDED,
     STOPPED,
     Ask,
     Known,
@@ -28,6 +29,7 @@ from runs.guard import (
     Refusal,
     lock_run,
     refuse,
+    scopes_open,
     view,
     why_not,
     why_not_deliver,
@@ -35,7 +37,7 @@ from runs.guard import (
 from runs.models import Boundary, OperationClass, Permit, Run
 from runs.store import Now, after, verb
 
-from . import outbound
+from . import close, outbound
 from .delivery_moves import AGAIN_S, DOUBTFUL, OURS, line_of
 from .models import Channel, Delivery, DeliveryState
 
@@ -287,6 +289,23 @@ def waiting(limit: int = 200) -> list[str]:
 def _take_turn(delivery_id: str) -> bool:
     mine = Delivery.objects.filter(pk=delivery_id, turn_at__lte=after(-AGAIN_S))
     return bool(mine.update(turn_at=Now()))
+
+
+@verb
+def let_go(delivery_id: str) -> bool:
+    """Withhold what no gate will let through any more: its run has ended, so no resume gives it the epoch of
+    the scopes above, which were stopped since. Whether it was withheld.
+    """
+    run = lock_run(find(delivery_id).run_id)
+    delivery = find(delivery_id)
+    may_go = run.status not in ENDED or Run.objects.filter(scopes_open(run), pk=run.pk).exists()
+    if may_go or delivery.state != DeliveryState.QUEUED:
+        return False
+    Delivery.withhold(delivery)
+    stop = gates.standing_stops(run.workspace_id).first()
+    record(run, line_of(delivery, SYSTEM.id, stop_id=stop.pk if stop else ""))
+    close.tell(run)
+    return True
 
 
 def wait_longer(delivery_id: str) -> None:

@@ -37,7 +37,8 @@ def deliver(delivery_id: str) -> str:
     began, worker = now(), worker_name()  # before the gate is asked: our own count ends first
     answer = deliveries.hand_over(actor=EXECUTOR, delivery_id=delivery_id, worker=worker, lease_s=LEASE_S)
     if not isinstance(answer, Opened):
-        deliveries.wait_longer(delivery_id)
+        if not isinstance(answer, Refusal) or not deliveries.let_go(delivery_id):
+            deliveries.wait_longer(delivery_id)
         return "refused" if isinstance(answer, Refusal) else "nothing to do"
     permit = answer.permit
     ask = Ask(permit.run_id, EXECUTOR, worker, permit.seen_version, claim_token=permit.token, lease_s=LEASE_S)

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, transaction
 
-from effects import deliveries, ends
+from effects import deliveries, ends, handover
 from effects.close import outcome_of
 from effects.deliveries import BadTarget, DeliveryKeyReused, Message, NoRetry, Queued
 from effects.drain import drain_run
 from effects.models import Delivery
 from effects.resume import NotResumed, Resumed, resume
-from runs import gate
+from runs import gate, gates
 from runs.access import NotFound
 from runs.guard import Known, Opened, Refusal
 from runs.models import Evidence, InFlight, Permit, Run, Step
+from runs.stops import Wish
 from tests.worlds import World, a_delivery, a_run, fresh, in_flight, kinds_of, lapse
 
 pytestmark = pytest.mark.django_db
@@ -382,3 +383,19 @@ def test_a_sender_that_comes_late_with_the_step_of_an_attempt_that_was_taken_bac
     answer = gate.deliver(late, deliveries._Intent(scene.delivery.pk, scene.world.agent.id))
     assert isinstance(answer, Refusal)
     assert (answer.reason, scene.state) == ("lost_claim", "QUEUED")
+
+
+@pytest.mark.parametrize(("end", "state"), [("ended", "WITHHELD"), ("active", "QUEUED")])
+def test_a_message_that_no_gate_will_let_through_any_more_is_withheld_and_not_asked_for_again(
+    end: str, state: str
+) -> None:
+    scene = Scene()
+    told = scene.queued("tell:8", channel="webhook", target="https://example.org/hook")
+    if end == "ended":
+        scene.complete()
+    stop = gates.shut(actor=scene.world.alice, workspace_id=scene.world.workspace.pk, wish=Wish()).stop
+    assert handover.deliver(told.pk) == "refused"
+    assert fresh(told).state == state, "a run that goes on may be paused and resumed, one that ended may not"
+    withheld = Evidence.objects.filter(stream=scene.run.pk, kind="delivery.withheld", effect_key="tell:8")
+    assert [line.stop_id for line in withheld] == ([stop.pk] if end == "ended" else [])
+    assert handover.deliver(told.pk) == ("nothing to do" if end == "ended" else "refused")

@@ -116,12 +116,14 @@ class EffectIntent:
         """Whether people decide first: asked of the rows under the run's lock, at each dispatch."""
         review = Review.objects.get(pk=seen["review_pk"]) if seen["review_pk"] else None
         if review is not None and review.closed_as in reviews.NO:
+            if lines := reviews.withhold_claimed(run, review):
+                record(run, *lines)
             return NOT_APPROVED
         need = self._need(seen)
         if review is None or review.closed_at is not None:
             return PEOPLE_FIRST if need.approvals else None
         if four_eyes.is_over(review):
-            record(run, *reviews.expire(run, review))
+            record(run, *reviews.expire(run, review), *reviews.withhold_claimed(run, review))
             return NOT_APPROVED
         if need.approvals > review.needed or not four_eyes.still_granted(review, run, self.effect):
             return PEOPLE_FIRST

@@ -178,11 +178,19 @@ def _close(review: Review, how: str, actor: str, reason: str = "", stop_id: str 
 
 def _withhold(run: Run, review: Review, actor: str) -> list[Line]:
     """Its step, where it still waits or was queued again by the grant. A claimed one asks the gate."""
-    step = Step.objects.filter(
-        pk=review.step_id, status__in=[StepStatus.WAITING_APPROVAL, StepStatus.PENDING]
-    ).first()
-    if step is None:
-        return []
+    queued = [StepStatus.WAITING_APPROVAL, StepStatus.PENDING]
+    step = Step.objects.filter(pk=review.step_id, status__in=queued).first()
+    return [] if step is None else _end_step(run, review, step, actor)
+
+
+def withhold_claimed(run: Run, review: Review) -> list[Line]:
+    """The step of an effect that people said no to, when whoever had claimed it before asks to send it."""
+    alone = {"status": StepStatus.CLAIMED, "ends_with_effect": True}
+    step = Step.objects.filter(pk=review.step_id, **alone).first()
+    return [] if step is None else _end_step(run, review, step, SYSTEM.id)
+
+
+def _end_step(run: Run, review: Review, step: Step, actor: str) -> list[Line]:
     was = step.status
     (Step.finish_partly if step.happened else Step.withhold)(step)
     kind = "step.partial" if step.happened else "step.withheld"

@@ -150,3 +150,18 @@ def test_the_plan_of_a_resume_calls_nothing_safe_that_people_still_decide_or_sai
         "charge:free": "safe to run",
     }
     assert isinstance(ask(world, Step.objects.get(key="charge:asked"), "charge:asked"), Refusal)
+
+
+def test_a_no_that_finds_its_step_claimed_withholds_it_when_its_worker_asks(world: World) -> None:
+    run = world.run()
+    answer = intents.dispatch(world.ask(run, step_key="pay"), intention("charge:1", approvals=1))
+    assert isinstance(answer, Waiting)
+    approve(answer.review, world.bob)
+    claimed = gate.claim(world.ask(run, step_id=answer.step.pk))
+    assert isinstance(claimed, Step)
+    approvals.reject(actor=world.carol, review_id=answer.review.pk, reason="no")
+    assert fresh(claimed).status == "CLAIMED", "its worker may be about to ask"
+    refused = ask(world, claimed, "charge:1")
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, fresh(claimed).status) == ("not_approved", "WITHHELD")
+    assert Evidence.objects.filter(stream=run.pk, kind="step.withheld", step_id=claimed.pk).count() == 1

@@ -42,6 +42,9 @@ def take(posting: Posting) -> bool:
 @verb
 def note(posting_id: str, came: Came) -> Posting:
     """Keep what came of a try, and when the next one is; the endpoint's own count goes with it."""
+    told = Posting.objects.values_list("endpoint_id", flat=True).get(pk=posting_id)
+    # The endpoint before its postings, as whoever turns it off locks them.
+    endpoint = Endpoint.objects.select_for_update(no_key=True).get(pk=told) if told else None
     row = Posting.objects.select_for_update(no_key=True).get(pk=posting_id)
     Attempt.objects.create(
         posting=row, taken=came.taken, status=came.status, detail=came.detail[:200], took_ms=came.took_ms
@@ -53,8 +56,8 @@ def note(posting_id: str, came: Came) -> Posting:
         rows.update(state=PostingState.GIVEN_UP, settled_at=Now(), next_at=None)
     else:
         rows.update(next_at=after(BACK_OFF_S[max(row.tries, 1) - 1]))
-    if row.endpoint_id:
-        _count(Endpoint.objects.select_for_update(no_key=True).get(pk=row.endpoint_id), came)
+    if endpoint is not None:
+        _count(endpoint, came)
     return row
 
 
@@ -75,5 +78,5 @@ def _count(endpoint: Endpoint, came: Came) -> None:
 def queue_again(posting: Posting) -> None:
     """Queue it once more, with the same id, from the start of its schedule. A move of a verb."""
     rows = Posting.objects.filter(pk=posting.pk)
-    rows.update(state=PostingState.WAITING, tries=0, next_at=Now(), settled_at=None)
     Endpoint.objects.filter(pk=posting.endpoint_id).update(rest_until=None)
+    rows.update(state=PostingState.WAITING, tries=0, next_at=Now(), settled_at=None)

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from dashboard import words
+from dashboard.event_words import event
 from dashboard.pages.facts import name_actors
 from dashboard.pages.shell import actor_of, page, signed_in
 from runs import access
@@ -62,7 +63,7 @@ def row(line: Evidence, body: EvidencePayload | None, names: dict[str, str], sea
     """A line, readable; its body is a stranger's text and is shown as text only."""
     removed = f"removed under {body.removed_under}" if body and body.removed_at else ""
     who = words.clean(names.get(line.actor, line.actor))
-    return LineRow(line, words.event(line.kind), who, pretty(body), removed, line.seq <= sealed)
+    return LineRow(line, event(line.kind), who, pretty(body), removed, line.seq <= sealed)
 
 
 def pretty(body: EvidencePayload | None) -> str:

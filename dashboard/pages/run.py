@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard import words
+from dashboard.event_words import event
 from dashboard.pages.children import Children
 from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
@@ -167,7 +168,7 @@ class RunPage:
 
     @property
     def lines(self) -> list[tuple[Evidence, str]]:
-        return [(line, words.event(line.kind)) for line in self.facts.lines]
+        return [(line, event(line.kind)) for line in self.facts.lines]
 
 
 def sentence(facts: Facts, chip: Term) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from dashboard import words
+from dashboard.event_words import event
 from dashboard.words import Term
 
 SCHEMA = "allstop.report/1"
@@ -213,7 +214,7 @@ class LineRow:
 
     @property
     def word(self) -> str:
-        return words.event(self.kind)
+        return event(self.kind)
 
 
 @dataclass(frozen=True)

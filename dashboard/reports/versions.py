@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery
 
-from dashboard import words
+from dashboard.event_words import event
 from dashboard.restored import missing_for
 from effects.models import Report as ReportRow
 from runs.access import SYSTEM, NotFound
@@ -192,7 +192,7 @@ def since(run_id: str, upto_seq: int) -> list[str]:
     """What the evidence holds beyond a version's last line, counted: "2 × Provider looked up"."""
     lines = Evidence.objects.filter(stream=run_id, seq__gt=upto_seq).exclude(kind="report.issued")
     kinds = lines.order_by().values_list("kind").annotate(number=Count("seq"), at=Min("seq")).order_by("at")
-    return [f"{number} × {words.event(kind)}" for kind, number, _ in kinds]
+    return [f"{number} × {event(kind)}" for kind, number, _ in kinds]
 
 
 # who waits for a report --------------------------------------------------------------------------------

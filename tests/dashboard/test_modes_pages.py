@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from dashboard import reports, words
+from dashboard import event_words, reports, words
 from effects.drain import drain_run
 from runs.evidence import Line, record
 from runs.models import Evidence, Press, Run, StopRequest, Workspace
@@ -291,9 +291,9 @@ def test_run_report_evidence_and_list_tell_it(world: World, name: str) -> None:
         assert claim in report, claim
     lines = alice.get(f"/runs/{run.pk}/evidence").content.decode()
     named = set(re.findall(r"<div><b>(.*?)</b>", lines))
-    told = {kind: words.event(kind) for kind in kinds_of(run)}
-    assert named >= {word for word in told.values() if word in words.EVENT.values()}
-    assert set(told) <= set(words.EVENT) | {"dispatch.refused"}, "each kind has its words"
+    told = {kind: event_words.event(kind) for kind in kinds_of(run)}
+    assert named >= {word for word in told.values() if word in event_words.EVENT.values()}
+    assert set(told) <= set(event_words.EVENT) | {"dispatch.refused"}, "each kind has its words"
     assert said(alice, "/runs/").count(run.name) >= 1
 
 

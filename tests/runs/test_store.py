@@ -53,7 +53,7 @@ def once(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[], None]) 
 @pytest.mark.only("postgresql")
 @pytest.mark.invariant("I3")
 @pytest.mark.parametrize("fault", [terminated, frozen])
-@pytest.mark.parametrize("name", ["demand", "_record_stop", "_record_press"])
+@pytest.mark.parametrize("name", ["demand", "record_stop", "record_press"])
 def test_a_stop_whose_wire_was_cut_is_recorded_on_another_one(
     monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[], None]
 ) -> None:

@@ -22,6 +22,7 @@ from . import stops, wake
 from .access import SYSTEM, Actor, NotFound, demand
 from .evidence import Line, record
 from .gates import RESTORED, SCOPE
+from .guard import ENDED
 from .models import FINAL, Mode, Press, Run, RunStatus, StopRequest, Workspace
 from .presses import RESUMED, STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
 from .store import alongside, database_time, stop_verb
@@ -290,6 +291,7 @@ def to_pass_on(limit: int = 100) -> list[str]:
 
 
 UNREGISTERED = "Runs that were started without naming this one as their parent."
+FINISHED = "Messages queued by child runs that had finished: stop each such run to withhold its own."
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,8 @@ def reached(stop: StopRequest) -> int:
 def not_covered(run: Run) -> list[str]:
     """What a stop of this run does not reach, each in a sentence."""
     told = [UNREGISTERED]
+    if Run.objects.filter(parent=run, status__in=ENDED).exists():
+        told.append(FINISHED)
     if run.ungateable:
         told.append(f"Tools that run outside the gate: {', '.join(map(str, run.ungateable))}.")
     return told

@@ -348,6 +348,15 @@ def test_the_answer_names_the_children_and_what_it_does_not_cover(world: World) 
     assert any("without naming" in words for words in told["not_covered"])
 
 
+def test_what_a_finished_child_queued_is_named_as_not_covered(world: World) -> None:
+    agent = agent_of(world.workspace)
+    run = agent.run("parent")
+    child = agent.run("child", parent=run["id"])
+    assert children.FINISHED not in children.not_covered(Run.objects.get(pk=run["id"]))
+    agent.post(f"/runs/{child['id']}/complete", {"seen_version": 1})
+    assert agent.stop(run).data["children"]["not_covered"] == [children.UNREGISTERED, children.FINISHED]
+
+
 def test_children_are_found_by_their_parent(world: World, parent: Run) -> None:
     agent: Wire = agent_of(world.workspace)
     child = child_of(world, parent)

@@ -188,7 +188,9 @@ def _first_refusal(t: Teller) -> str:
     if held_at is None or not moments:
         return ""
     seconds = (min(moments) - held_at).total_seconds()
-    return f" The first came {words.span(max(0.0, seconds))} after the stop."
+    if seconds < 0.05:  # finer than the span tells
+        return " The first came less than 0.1 s after the stop."
+    return f" The first came {words.span(seconds)} after the stop."
 
 
 def _tried_to_end(t: Teller) -> Iterator[Claim]:

@@ -102,9 +102,9 @@ def _carry_out(ask: Ask, effect: Effect) -> str:
         if _still_ours(ask, StepStatus.CLAIMED):
             gate.release(ask)
         return "not dispatched"
-    with _lease_kept(ask):
+    with lease_kept(ask):
         told = _send(effect, permit, began)
-        _report(permit, told)
+        report(permit, told)
     _end_step(ask, told.outcome)
     return told.outcome
 
@@ -148,12 +148,12 @@ def _send(effect: Effect, permit: Permit, began: float) -> settle.Told:
     assert effect.kind is not None  # _queued() chose it by its kind
     effect.attempt = Effect.objects.values_list("attempt", flat=True).get(pk=effect.pk)
     try:
-        return providers.send(effect, effect.kind, partial(_look_again, permit, began))
+        return providers.send(effect, effect.kind, partial(look_again, permit, began))
     except NotOpen as shut:
         return settle.Told("not_sent", detail=f"the second look said: {shut}")
 
 
-def _look_again(permit: Permit, began: float) -> None:
+def look_again(permit: Permit, began: float) -> None:
     """The last question, directly before the first byte. Raises NotOpen, or Refused when time is up.
 
     No answer is not "open". A process that was frozen after the answer is told by its own clock.
@@ -173,7 +173,7 @@ def _look_again(permit: Permit, began: float) -> None:
         raise outbound.Refused("the permit's time to begin ended before the first byte")
 
 
-def _report(permit: Permit, told: settle.Told) -> None:
+def report(permit: Permit, told: settle.Told) -> None:
     """Record what became of the call. An answer is precious: a database that is away is asked again."""
     for attempt in range(REPORT_TRIES):
         try:
@@ -190,7 +190,7 @@ def _report(permit: Permit, told: settle.Told) -> None:
 
 
 @contextmanager
-def _lease_kept(ask: Ask) -> Iterator[None]:
+def lease_kept(ask: Ask) -> Iterator[None]:
     """While the call lasts, a thread keeps permit and step from being taken for lost."""
     over = threading.Event()
     beating = threading.Thread(target=_beat, args=(ask, over), name="allstop-lease", daemon=True)

@@ -17,12 +17,9 @@ from runs.models import Permit
 
 from . import deliveries, mail, outbound
 from .delivery_moves import OURS
-from .executor import LEASE_S, NotOpen, now, worker_name
-from .executor import _lease_kept as lease_kept
-from .executor import _look_again as look_again
-from .executor import _report as report
+from .executor import LEASE_S, NotOpen, lease_kept, look_again, now, report, worker_name
 from .models import Channel, Delivery, DeliveryState
-from .providers.http import UNDECIDED
+from .providers.http import outcome_of
 from .settle import Told
 
 
@@ -65,14 +62,7 @@ def _by_webhook(delivery: Delivery, ready: Callable[[], None]) -> Told:
     headers = {"Content-Type": delivery.content_type, "Idempotency-Key": delivery.key}
     request = outbound.Request("POST", delivery.target, headers, bytes(delivery.body))
     status = outbound.call(request, ready).status
-    return Told(_meaning(status), detail=f"the receiver answered {status}")
-
-
-def _meaning(status: int) -> str:
-    """2xx: it took it. 4xx: it refused it, but for those that leave it open. All else is unknown."""
-    if 200 <= status < 300:
-        return "applied"
-    return "not_applied" if 400 <= status < 500 and status not in UNDECIDED else "unknown"
+    return Told(outcome_of(status), detail=f"the receiver answered {status}")
 
 
 def _by_email(delivery: Delivery, ready: Callable[[], None]) -> Told:

@@ -57,7 +57,7 @@ def _request(effect: Effect, kind: Kind) -> outbound.Request:
 
 def told_by(answer: outbound.Answer, kind: Kind) -> Told:
     """The answer table: 2xx applied, 4xx not applied but for the undecided ones, all else unknown."""
-    outcome, found = _outcome_of(answer.status), _data(answer)
+    outcome, found = outcome_of(answer.status), _data(answer)
     missing = _partly(found, kind.lookup) if outcome == "applied" else None
     return Told(
         "partial" if missing is not None else outcome,
@@ -68,7 +68,8 @@ def told_by(answer: outbound.Answer, kind: Kind) -> Told:
     )
 
 
-def _outcome_of(status: int) -> str:
+def outcome_of(status: int) -> str:
+    """2xx applied; 4xx refused by it, but for those that leave it open; all else unknown."""
     if 200 <= status < 300:
         return "applied"
     return "not_applied" if 400 <= status < 500 and status not in UNDECIDED else "unknown"

@@ -407,7 +407,7 @@ def test_a_worker_lost_in_flight_is_reconciled_after_the_stop(
         raise Killed
 
     effect = declared(world, run)
-    monkeypatch.setattr(executor, "_report", killed)
+    monkeypatch.setattr(executor, "report", killed)
     with pytest.raises(Killed):
         executor.execute(effect.pk)
     assert bank.ledger.applied() == 1

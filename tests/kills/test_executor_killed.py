@@ -24,7 +24,7 @@ POINTS = {
     "claimed": "runs.gate.claim:after",
     "in-transaction": "runs.gate.dispatch:commit",
     "committed": "runs.gate.dispatch:after",
-    "looked": "effects.executor._look_again:after",
+    "looked": "effects.executor.look_again:after",
     "answered": "effects.providers.send:after",
     "recording": "effects.settle.report:commit",
     "recorded": "effects.settle.report:after",

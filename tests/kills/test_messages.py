@@ -146,7 +146,7 @@ def test_a_valkey_that_was_killed_has_lost_nothing(busy: Site, valkey: servers.S
 @on_valkey
 @pytest.mark.long
 def test_an_executor_that_was_frozen_after_its_look_sends_nothing_once_its_time_is_over(busy: Site) -> None:
-    late = ("--at", "effects.executor._look_again:after=overslept", "--do", "freeze")
+    late = ("--at", "effects.executor.look_again:after=overslept", "--do", "freeze")
     sleeper, others = busy.worker(*late, "--set", "effects.outbound.LIMIT_S=1.0"), workers(busy)[:2]
     for worker in others:
         worker.freeze()

@@ -6,7 +6,11 @@ true when the write must be refused, and is written once for both databases.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.migrations import RunPython
 
 FINAL = "('CANCELLED','COMPLETED','FAILED','ABANDONED')"
 
@@ -143,3 +147,23 @@ def drop(rule: Rule, vendor: str) -> list[str]:
         f"DROP TRIGGER IF EXISTS {rule.name} ON {rule.table}",
         f"DROP FUNCTION IF EXISTS {rule.name}()",
     ]
+
+
+def in_force(rules: Sequence[Rule]) -> RunPython:
+    """The migration that puts rules in force, also where one of this name was before; backwards, they go."""
+
+    def forwards(apps: Any, schema_editor: Any) -> None:
+        backwards(apps, schema_editor)
+        _run(
+            schema_editor, [text for rule in rules for text in create(rule, schema_editor.connection.vendor)]
+        )
+
+    def backwards(apps: Any, schema_editor: Any) -> None:
+        _run(schema_editor, [text for rule in rules for text in drop(rule, schema_editor.connection.vendor)])
+
+    return RunPython(forwards, backwards)
+
+
+def _run(schema_editor: Any, statements: list[str]) -> None:
+    for statement in statements:
+        schema_editor.execute(statement, params=None)

@@ -1,10 +1,8 @@
 """Triggers: an issued report version never changes; an effect is never deleted."""
 
-from typing import Any
-
 from django.db import migrations
 
-from runs.triggers import Rule, append_only, create, drop
+from runs.triggers import Rule, append_only, in_force
 
 RULES = [
     *append_only("effects_report"),
@@ -21,21 +19,9 @@ RULES = [
 ]
 
 
-def forwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in create(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
-
-
-def backwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in drop(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
-
-
 class Migration(migrations.Migration):
     dependencies = [
         ("effects", "0001_tables_of_kinds_effects_and_reports"),
         ("runs", "0002_refuse_what_the_rules_forbid"),
     ]
-    operations = [migrations.RunPython(forwards, backwards)]
+    operations = [in_force(RULES)]

@@ -1,14 +1,13 @@
 """Deliveries, which never vanish and whose message never changes; unknown effects by their age."""
 
 import functools
-from typing import Any
 
 import django.db.models.deletion
 import django_fsm
 from django.db import migrations, models
 
 import runs.store
-from runs.triggers import Rule, create, drop
+from runs.triggers import Rule, in_force
 
 STATES = [
     "QUEUED",
@@ -32,18 +31,6 @@ RULES = [
         "a message is never changed after it was queued",
     ),
 ]
-
-
-def forwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in create(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
-
-
-def backwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in drop(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
 
 
 class Migration(migrations.Migration):
@@ -136,5 +123,5 @@ class Migration(migrations.Migration):
                 condition=models.Q(("settlement", "UNKNOWN")), fields=["unknown_since"], name="effect_unknown"
             ),
         ),
-        migrations.RunPython(forwards, backwards),
+        in_force(RULES),
     ]

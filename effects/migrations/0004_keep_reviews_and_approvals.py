@@ -13,7 +13,7 @@ from django.db import migrations, models
 from django.db.models import F, Q
 
 from runs.store import Now, new_id
-from runs.triggers import Rule, create, drop, set_once
+from runs.triggers import Rule, in_force, set_once
 
 RULES = [
     Rule(
@@ -39,18 +39,6 @@ RULES = [
 STATES = ["GIVEN", "CONSUMED", "REVOKED", "VOID", "EXPIRED"]
 CLOSED = ["used", "rejected", "expired", "cancelled", "ended"]
 OPEN = Q(closed_at__isnull=True)
-
-
-def forwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in create(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
-
-
-def backwards(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        for statement in drop(rule, schema_editor.connection.vendor):
-            schema_editor.execute(statement, params=None)
 
 
 def to(model: str, **more: Any) -> Any:
@@ -171,5 +159,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunPython(forwards, backwards),
+        in_force(RULES),
     ]

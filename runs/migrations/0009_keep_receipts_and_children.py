@@ -8,9 +8,9 @@ from django.db.models import F
 from django.db.models.functions import Coalesce
 
 import runs.store
-from runs.triggers import RULES, create, drop
+from runs.triggers import RULES, in_force
 
-NEW = ("run_parent_stays", "run_is_not_its_own_parent")
+NEW = ("run_parent_stays", "run_is_not_its_own_parent")  # a new database has them since 0002
 
 
 def forwards(apps: Any, schema_editor: Any) -> None:
@@ -24,22 +24,6 @@ def forwards(apps: Any, schema_editor: Any) -> None:
 
 def backwards(apps: Any, schema_editor: Any) -> None:
     """The columns go as a whole."""
-
-
-def rules(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        if rule.name in NEW:  # a new database has them since 0002
-            for statement in drop(rule, schema_editor.connection.vendor):
-                schema_editor.execute(statement, params=None)
-            for statement in create(rule, schema_editor.connection.vendor):
-                schema_editor.execute(statement, params=None)
-
-
-def no_rules(apps: Any, schema_editor: Any) -> None:
-    for rule in RULES:
-        if rule.name in NEW:
-            for statement in drop(rule, schema_editor.connection.vendor):
-                schema_editor.execute(statement, params=None)
 
 
 class Migration(migrations.Migration):
@@ -134,6 +118,6 @@ class Migration(migrations.Migration):
                 name="stop_to_pass_on",
             ),
         ),
-        migrations.RunPython(rules, no_rules),
+        in_force([rule for rule in RULES if rule.name in NEW]),
         migrations.RunPython(forwards, backwards),
     ]

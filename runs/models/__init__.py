@@ -20,8 +20,21 @@ from .run import (
     Step,
     StepStatus,
 )
-from .scope import Gate, Policy, Session, StopCounter, Workspace
-from .stop import IdempotencyRecord, InFlight, Mode, Press, StopRequest
+from .scope import Gate, Policy, Reach, Session, StopCounter, Workspace
+from .stop import (
+    STANDING,
+    IdempotencyRecord,
+    InFlight,
+    Mode,
+    Press,
+    Release,
+    Result,
+    ScopeKind,
+    StopPart,
+    StopRequest,
+    WideStop,
+    WouldRefuse,
+)
 from .turn import Turn
 from .worker import POINTS, Receipt, Worker
 
@@ -31,6 +44,7 @@ __all__ = [
     "INCONSEQUENTIAL",
     "NOT_DISPATCHED",
     "POINTS",
+    "STANDING",
     "STOPPING",
     "Boundary",
     "Evidence",
@@ -45,22 +59,29 @@ __all__ = [
     "PermitState",
     "Policy",
     "Press",
+    "Reach",
     "Receipt",
     "Refusal",
+    "Release",
     "Restore",
+    "Result",
     "Role",
     "RulesRow",
     "Run",
     "RunStatus",
+    "ScopeKind",
     "Seal",
     "Session",
     "Step",
     "StepStatus",
     "StopCounter",
+    "StopPart",
     "StopRequest",
     "Token",
     "Turn",
     "User",
+    "WideStop",
     "Worker",
     "Workspace",
+    "WouldRefuse",
 ]

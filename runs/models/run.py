@@ -464,6 +464,7 @@ class Refusal(models.Model):
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())
     evidence_seq = models.BigIntegerField(null=True)
+    stop = models.ForeignKey("runs.StopRequest", models.PROTECT, null=True, related_name="refusals")
 
     class Meta:
         constraints = (

@@ -70,19 +70,33 @@ class Session(Scope):
         return self.key
 
 
+class Reach(models.TextChoices):
+    """What a policy withholds while its gate is shut: whole runs, or only effects of a kind or class."""
+
+    RUNS = "runs"
+    EFFECTS = "effects"
+
+
 class Policy(Scope):
-    """A rule over runs by label, tool and class; `match` is the validated JSON of that rule."""
+    """A rule over runs by label, tool and class; `match` is the validated JSON of that rule.
+
+    `reach` follows from the match: one that names kinds or classes withholds those effects and leaves its
+    runs ACTIVE; one by labels alone withholds the runs.
+    """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "pol"))
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="policies")
     name = models.CharField(max_length=120)
     match = models.JSONField(default=dict)
+    reach = models.CharField(max_length=8, choices=Reach, default=Reach.RUNS, db_default=Reach.RUNS)
+    created_by = models.CharField(max_length=60, default="", db_default="")
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["workspace", "name"], name="policy_once"),
             models.CheckConstraint(condition=Q(gate__in=Gate.values), name="policy_gate"),
         )
+        indexes = (models.Index(fields=["workspace"], name="policy_shut", condition=Q(gate="SHUT")),)
 
     def __str__(self) -> str:
         return self.name

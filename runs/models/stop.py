@@ -10,8 +10,8 @@ from django.db.models import Q
 from runs.store import Now, new_id
 
 from .people import Token, User
-from .run import Permit, PermitState, Run
-from .scope import Workspace
+from .run import Permit, PermitState, Run, Step
+from .scope import Policy, Session, Workspace
 
 
 class Mode(models.TextChoices):
@@ -22,12 +22,61 @@ class Mode(models.TextChoices):
     ABANDON = "abandon"
 
 
+class ScopeKind(models.TextChoices):
+    """What a stop request is about; a bulk stop is a frozen list of runs. Only scopes with a gate stand."""
+
+    STEP = "step"
+    RUN = "run"
+    SESSION = "session"
+    WORKSPACE = "workspace"
+    POLICY = "policy"
+    BULK = "bulk"
+
+
+STANDING = (ScopeKind.SESSION, ScopeKind.WORKSPACE, ScopeKind.POLICY)
+
+
+class WideStop(models.Model):
+    """A stop of all workspaces, asked for by an installation's admin: one press, one stop in each of them.
+
+    `shut_at`: the gate of every workspace was shut. It survives the death of whoever carries it out.
+    """
+
+    id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "wid"))
+    mode = models.CharField(max_length=8, choices=Mode)
+    reason = models.CharField(max_length=40, default="other")
+    note = models.TextField(blank=True)
+    deadline_s = models.PositiveIntegerField(default=60)
+    actor = models.CharField(max_length=60)
+    via = models.CharField(max_length=10)
+    address = models.CharField(max_length=60, blank=True)
+    key = models.CharField(max_length=255)
+    recorded_at = models.DateTimeField(db_default=Now())
+    shut_at = models.DateTimeField(null=True)
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["actor", "key"], name="wide_stop_once"),
+            models.CheckConstraint(condition=Q(mode__in=Mode.values), name="wide_stop_mode"),
+        )
+
+    def __str__(self) -> str:
+        return self.id
+
+
 class StopRequest(models.Model):
     """No machine: the stage strip is computed from these moments and from the run.
 
     `gate_at`: no dispatch whose check begins later can succeed (the acknowledgement).
     `fenced_at`: the list of what was in flight is complete and frozen. `parent_stop`: the stop of the
     parent run from which this one came; `passed_on_at`: every child registered then was reached.
+
+    A stop of a session, workspace or policy stands until it is released: `session` or `policy` names which,
+    `review_at` when people look at it again, `ends_at` when it ends by itself. `observes`: its gate stays
+    open, and what it would have refused is counted (`WouldRefuse`). `scope_stop`: the stop of a scope, or the
+    bulk stop, that this stop of a run is a part of. `selection`: the filter of a bulk stop, as it was shown.
+    `runs_n`: how many runs it is about.
     """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "stp"))
@@ -60,6 +109,15 @@ class StopRequest(models.Model):
     released_at = models.DateTimeField(null=True)
     parent_stop = models.ForeignKey("self", models.PROTECT, null=True, related_name="passed_on")
     passed_on_at = models.DateTimeField(null=True)
+    step = models.ForeignKey(Step, models.PROTECT, null=True, related_name="stops")
+    session = models.ForeignKey(Session, models.PROTECT, null=True, related_name="stops")
+    policy = models.ForeignKey(Policy, models.PROTECT, null=True, related_name="stops")
+    scope_stop = models.ForeignKey("self", models.PROTECT, null=True, related_name="run_stops")
+    wide = models.ForeignKey(WideStop, models.PROTECT, null=True, related_name="stops")
+    observes = models.BooleanField(null=True)
+    review_at = models.DateTimeField(null=True)
+    selection = models.JSONField(null=True)
+    runs_n = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = (
@@ -78,6 +136,11 @@ class StopRequest(models.Model):
                 fields=["recorded_at"],
                 name="stop_to_pass_on",
                 condition=Q(run__isnull=False, passed_on_at__isnull=True),
+            ),
+            models.Index(
+                fields=["workspace", "scope"],
+                name="stop_standing",
+                condition=Q(run__isnull=True, released_at__isnull=True, closed_at__isnull=True),
             ),
         )
 
@@ -124,6 +187,96 @@ class InFlight(models.Model):
         return self.permit_id
 
 
+class Result(models.TextChoices):
+    """What a stop of a scope, or a bulk stop, came to for one run. PENDING: its turn is still to come."""
+
+    PENDING = "pending"
+    RECORDED = "recorded"
+    JOINED = "joined"
+    FINISHED = "finished"
+    NOT_PERMITTED = "not_permitted"
+    LISTED = "listed"
+
+
+class StopPart(models.Model):
+    """One run of a scope stop or a bulk stop. `run_stop` carries it there; the run's own report tells of it.
+
+    JOINED: it was stopping already. LISTED: a policy of effects, whose run goes on; what was in flight of
+    that kind is in the list of the stop.
+    """
+
+    stop = models.ForeignKey(StopRequest, models.PROTECT, related_name="parts")
+    run = models.ForeignKey(Run, models.PROTECT, related_name="stop_parts")
+    result = models.CharField(max_length=13, choices=Result, default=Result.PENDING)
+    run_stop = models.ForeignKey(StopRequest, models.PROTECT, null=True, related_name="+")
+    at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["stop", "run"], name="stop_part_once"),
+            models.CheckConstraint(condition=Q(result__in=Result.values), name="stop_part_result"),
+        )
+        indexes = (models.Index(fields=["stop", "result", "run"], name="stop_part_by_result"),)
+
+    def __str__(self) -> str:
+        return f"{self.run_id} {self.result}"
+
+
+class WouldRefuse(models.Model):
+    """What a stop that only observes would have refused of one run at one boundary.
+
+    Without a run: admissions. Written under the run's lock, so that runs do not wait for each other.
+    """
+
+    stop = models.ForeignKey(StopRequest, models.PROTECT, related_name="would_refuse")
+    run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
+    boundary = models.CharField(max_length=8)
+    count = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["stop", "run", "boundary"],
+                name="would_refuse_once",
+                condition=Q(run__isnull=False),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.boundary} x{self.count}"
+
+
+class Release(models.Model):
+    """A decision to release a standing stop, or the wish of one where the rules ask for a second person.
+
+    Granted when `granted_at` is set, at once where one person is enough (`granted_by` is empty then); void
+    when the stop was pressed again before.
+    """
+
+    stop = models.ForeignKey(StopRequest, models.PROTECT, related_name="releases")
+    asked_by = models.CharField(max_length=60)
+    asked_at = models.DateTimeField(db_default=Now())
+    reason = models.TextField()
+    granted_by = models.CharField(max_length=60, blank=True)
+    granted_at = models.DateTimeField(null=True)
+    void_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["stop"],
+                name="release_open_once",
+                condition=Q(granted_at__isnull=True, void_at__isnull=True),
+            ),
+            models.CheckConstraint(condition=~Q(granted_by=models.F("asked_by")), name="release_two_people"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.stop_id} by {self.asked_by}"
+
+
 class IdempotencyRecord(models.Model):
     """An API call's key, the digest of its request, and the answer that is replayed."""
 
@@ -142,4 +295,19 @@ class IdempotencyRecord(models.Model):
         return self.key
 
 
-__all__ = ["IdempotencyRecord", "InFlight", "Mode", "Press", "StopRequest", "Token", "User"]
+__all__ = [
+    "STANDING",
+    "IdempotencyRecord",
+    "InFlight",
+    "Mode",
+    "Press",
+    "Release",
+    "Result",
+    "ScopeKind",
+    "StopPart",
+    "StopRequest",
+    "Token",
+    "User",
+    "WideStop",
+    "WouldRefuse",
+]

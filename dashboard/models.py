@@ -1,5 +1,6 @@
-"""The tables of this room: notices and where they go."""
+"""The tables of this room: notices and where they go; drills and when they are due."""
 
+from dashboard.drilling.models import DrillResult, DrillRun, DrillSchedule
 from dashboard.notices.models import (
     Attempt,
     Endpoint,
@@ -10,4 +11,15 @@ from dashboard.notices.models import (
     Subscription,
 )
 
-__all__ = ["Attempt", "Endpoint", "NoMail", "Notice", "Posting", "PostingState", "Subscription"]
+__all__ = [
+    "Attempt",
+    "DrillResult",
+    "DrillRun",
+    "DrillSchedule",
+    "Endpoint",
+    "NoMail",
+    "Notice",
+    "Posting",
+    "PostingState",
+    "Subscription",
+]

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F, Q, QuerySet
 
 from .access import Actor
-from .models import Mode, Press, Run, StopCounter, StopRequest
+from .models import Mode, Press, Run, ScopeKind, StopCounter, StopRequest
 from .store import database_time
 
 DEADLINE_S = 60
@@ -21,7 +21,11 @@ STRENGTH: dict[str, int] = {mode: place for place, mode in enumerate(Mode.values
 
 @dataclass(frozen=True)
 class Wish:
-    """One press, already made harmless: whatever could not be read stands in `ignored`."""
+    """One press, already made harmless: whatever could not be read stands in `ignored`.
+
+    `review_at`, `ends_at`, `observe` are for a scope that stands: when people look at it again, when it ends
+    by itself, and whether it only counts what it would refuse.
+    """
 
     mode: str = Mode.CANCEL
     requested_mode: str = ""
@@ -32,6 +36,9 @@ class Wish:
     reported_at: datetime | None = None
     ignored: list[str] = field(default_factory=list)
     parent_stop_id: str | None = None  # the stop of the parent run that was passed on
+    review_at: datetime | None = None
+    ends_at: datetime | None = None
+    observe: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def pressed_before(actor: Actor, key: str, where: Q, mode: str, *, moves: bool) 
     presses again, by an old form or an old key, is never told of a stop that is over.
     """
     mine = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
-    presses = mine.exclude(stop__closed_because__in=LET_GO)
+    presses = mine.filter(stop__released_at__isnull=True).exclude(stop__closed_because__in=LET_GO)
     press = presses.filter(mode=mode).first() or (None if moves else presses.first())
     return StopAnswer(press.stop, press, repeated=True) if press else None
 
@@ -139,8 +146,8 @@ def close(stop: StopRequest, because: str) -> None:
 
 
 def not_over() -> Q:
-    """Stops that were neither superseded nor ended by a resume: of a run, there is one."""
-    return Q(superseded_by__isnull=True) & ~Q(closed_because=RESUMED)
+    """Stops of a run that were neither superseded nor ended by a resume: there is one. None of a step."""
+    return Q(scope="run", superseded_by__isnull=True) & ~Q(closed_because=RESUMED)
 
 
 def stop_of(run: Run) -> StopRequest | None:
@@ -154,5 +161,5 @@ def open_stop(run: Run) -> StopRequest | None:
 
 
 def stops_in_order(run: Run) -> QuerySet[StopRequest]:
-    """The stops of a run, the newest first."""
-    return StopRequest.objects.filter(run=run).order_by("-number")
+    """The stops of a run as a whole, the newest first."""
+    return StopRequest.objects.filter(run=run, scope="run").order_by("-number")

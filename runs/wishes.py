@@ -21,7 +21,9 @@ from .stops import DEADLINE_S, Wish
 NOTE, REASON, MODE = 2000, 40, 40  # characters that are kept
 SHORTEST_S, LONGEST_S = 1, 86_400
 NAMES_TOLD = 20
-KNOWN = frozenset({"mode", "reason", "note", "deadline_s", "requested_at", "run_key"})
+KNOWN = frozenset(
+    {"mode", "reason", "note", "deadline_s", "requested_at", "run_key", "review_at", "ends_at", "observe"}
+)
 BUILT: tuple[str, ...] = (Mode.PAUSE, Mode.CANCEL, Mode.ABANDON)  # the first is the mildest
 USUAL = Mode.CANCEL  # what a press means that says nothing of a mode
 _moment: TypeAdapter[datetime] = TypeAdapter(Moment)
@@ -55,7 +57,10 @@ def wish_of(fields: Mapping[str, Any], key: str, ignored: list[str]) -> Wish:
         note=reader.note(),
         deadline_s=reader.deadline(),
         key=unquoted(key),
-        reported_at=reader.moment(),
+        reported_at=reader.moment("requested_at"),
+        review_at=reader.moment("review_at"),
+        ends_at=reader.moment("ends_at"),
+        observe=reader.flag("observe"),
         ignored=reader.ignored,
     )
     if key and not wish.key:
@@ -119,14 +124,23 @@ class _Reader:
         self.ignored.append(f"deadline_s: {SHORTEST_S} to {LONGEST_S} whole seconds; {DEADLINE_S} taken")
         return DEADLINE_S
 
-    def moment(self) -> datetime | None:
-        if self.fields.get("requested_at") is None:
+    def moment(self, name: str) -> datetime | None:
+        if self.fields.get(name) in (None, ""):  # a form sends what was left empty
             return None
         try:
-            return _moment.validate_python(self.fields["requested_at"])
+            return _moment.validate_python(self.fields[name])
         except ValidationError:
-            self.ignored.append("requested_at: not a moment with its zone")
+            self.ignored.append(f"{name}: not a moment with its zone")
             return None
+
+    def flag(self, name: str) -> bool:
+        """True when it says so in as many words: whoever can't be read wants to stop, not to watch."""
+        found = self.fields.get(name)
+        if found in (True, "true", "on"):
+            return True
+        if found not in (None, False, "", "false", "off"):
+            self.ignored.append(f"{name}: true or false; taken as false")
+        return False
 
     def unknown(self) -> None:
         names = [name for name in self.fields if name not in KNOWN]

@@ -391,7 +391,7 @@ class Step(Machine):
 
 
 class Permit(Machine):
-    """One attempt to cross a boundary that can touch the world."""
+    """One attempt to cross a boundary that can touch the world. `kind`: of the effect, for policies."""
 
     moved: ClassVar[frozenset[str]] = frozenset({"state"})
 
@@ -401,6 +401,7 @@ class Permit(Machine):
     boundary = models.CharField(max_length=8, choices=Boundary)
     guard = models.CharField(max_length=16, default="ordinary")
     op_class = models.CharField(max_length=20, choices=OperationClass)
+    kind = models.CharField(max_length=120, blank=True, default="", db_default="")
     effect_key = models.CharField(max_length=200, blank=True)
     attempt = models.PositiveIntegerField(default=1)
     seen_version = models.BigIntegerField()
@@ -447,7 +448,7 @@ class Permit(Machine):
 
 
 class Refusal(models.Model):
-    """A compare-and-set that said no: one row for the same refusal, with its count."""
+    """A compare-and-set that said no: one row for the same refusal by the same stop, with its count."""
 
     run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="refusals")
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
@@ -477,6 +478,7 @@ class Refusal(models.Model):
                     "effect_key",
                     "carried_version",
                     "current_version",
+                    "stop",
                 ],
                 name="refusal_once",
                 condition=Q(run__isnull=False),

@@ -57,6 +57,7 @@ class Actor:
     address: str = ""
 
 
+DRILLS = "drills"  # the slug of the workspace in which drills run: nobody's first one
 SYSTEM = Actor("system", via="system")
 EXECUTOR = Actor("system:executor", via="system")  # our own runtime, when it claims, sends and reports
 SET_UP = Actor("system:set-up", via="system")  # whoever holds the machine: commands, demo, seeds
@@ -177,8 +178,9 @@ def can_read_workspace(user: User, workspace_id: str) -> bool:
 
 
 def workspaces_of(user: User) -> list[Workspace]:
-    """The person's workspaces, by name."""
-    return list(Workspace.objects.filter(memberships__user_id=user.pk).order_by("name", "pk"))
+    """The person's workspaces, by name; that of drills last."""
+    found = Workspace.objects.filter(memberships__user_id=user.pk).order_by("name", "pk")
+    return sorted(found, key=lambda workspace: workspace.slug == DRILLS)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def issue_token(
     name: str,
     scopes: list[str],
     run: Run | None = None,
-    days: int | None = 90,
+    days: float | None = 90,
 ) -> tuple[Token, str]:
     """A new token and its text, which is kept nowhere and can't be shown again.
 

@@ -80,9 +80,8 @@ def actor_of(request: HttpRequest) -> access.Actor:
 def build_shell(request: HttpRequest, current: str, workspace: Workspace | None) -> Shell:
     """The frame of a page of `workspace` (None: the first one the person belongs to)."""
     user = person_of(request)
-    members = list(
-        Membership.objects.filter(user=user).select_related("workspace").order_by("workspace__name")
-    )
+    mine = Membership.objects.filter(user=user).select_related("workspace").order_by("workspace__name")
+    members = sorted(mine, key=lambda member: member.workspace.slug == access.DRILLS)
     spaces = [member.workspace for member in members]
     shown = workspace or (spaces[0] if spaces else None)
     role = next((m.role for m in members if shown and m.workspace_id == shown.pk), None)

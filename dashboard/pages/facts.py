@@ -66,7 +66,7 @@ def first(field: str, *states: str) -> Case:
     return Case(ahead, default=Value(1), output_field=IntegerField())
 
 
-def _rows(what: str, rows: QuerySet[Any], state: str, number: Any) -> QuerySet[Any, Any]:
+def counted(what: str, rows: QuerySet[Any], state: str, number: Any) -> QuerySet[Any, Any]:
     """(what, state, number) per state."""
     named = rows.order_by().annotate(what=Value(what, CharField())).values_list("what", state)
     counted: QuerySet[Any, Any] = named.annotate(number=number)
@@ -120,19 +120,19 @@ class Facts:
         told |= {"leak": Counter(), "sent": Counter(), "refused": Counter(), "child": Counter()}
         told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter(), "turn": Counter()}
         mine = {"run": self.run}
-        steps = _rows("step", Step.objects.filter(**mine), "status", Count("pk"))
-        messages = _rows("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
-        effects = _rows("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
-        refusals = _rows("refusal", Refusal.objects.filter(**mine), "boundary", Sum("count"))
-        refused = _rows("refused", Refusal.objects.filter(**mine), "reason", Count("pk"))
-        leaks = _rows("leak", self._opened_after_stop(), "permit_id", Count("seq"))
+        steps = counted("step", Step.objects.filter(**mine), "status", Count("pk"))
+        messages = counted("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
+        effects = counted("effect", Effect.objects.filter(**mine), "settlement", Count("pk"))
+        refusals = counted("refusal", Refusal.objects.filter(**mine), "boundary", Sum("count"))
+        refused = counted("refused", Refusal.objects.filter(**mine), "reason", Count("pk"))
+        leaks = counted("leak", self._opened_after_stop(), "permit_id", Count("seq"))
         consequential = Permit.objects.filter(**mine).exclude(op_class__in=INCONSEQUENTIAL)
-        sent = _rows("sent", consequential, "guard", Count("pk"))
-        permits = _rows("permit", Permit.objects.filter(**mine), "state", Count("pk"))
+        sent = counted("sent", consequential, "guard", Count("pk"))
+        permits = counted("permit", Permit.objects.filter(**mine), "state", Count("pk"))
         asked = Permit.objects.filter(**mine, op_class=OperationClass.MODEL_TURN)
-        turns = _rows("turn", asked.exclude(state=PermitState.NOT_SENT), "op_class", Count("pk"))
-        workers = _rows("worker", self._workers(), "holds", Count("pk"))
-        family = _rows("child", Run.objects.filter(parent=self.run), "status", Count("pk"))
+        turns = counted("turn", asked.exclude(state=PermitState.NOT_SENT), "op_class", Count("pk"))
+        workers = counted("worker", self._workers(), "holds", Count("pk"))
+        family = counted("child", Run.objects.filter(parent=self.run), "status", Count("pk"))
         more = (family, messages, effects, refusals, refused, leaks, sent, permits, workers, turns)
         for what, state, number in steps.union(*more, all=True):
             told[what][state] += number

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.db.models import Q
 from . import cleanup, steps, wake
 from .access import Actor, NotFound, demand, demand_workspace
 from .evidence import AT_ONCE, Line, record
+from .followers import follow, followed, join, joined
 from .models import (
     FINAL,
     InFlight,
@@ -94,34 +96,8 @@ STRONGER: dict[str, frozenset[str]] = {
     RunStatus.UNKNOWN: frozenset({Mode.ABANDON}),
     **{status: frozenset() for status in FINAL},
 }
+FENCED = "fenced"  # why the stop of an abandoned run was closed
 WAITS_FOR_WORK = (RunStatus.PAUSING, RunStatus.CANCELLING)  # where a deadline still decides something
-
-# What rooms above do to their own rows in the transaction of a stop, also of a finished run; registered
-# when they load, so that no caller can forget it. They return the lines of it, and touch no run or step.
-Follower = Callable[[Run, StopRequest, Actor], list[Line]]
-_followers: list[Follower] = []
-
-
-def follow(follower: Follower) -> None:
-    """Have `follower` called, under the run's lock, for each stop that is recorded; registered once."""
-    if follower not in _followers:
-        _followers.append(follower)
-
-
-def followed(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
-    """What the rooms above do at this stop, which may be one of a scope; the lines of it."""
-    return [line for follower in _followers for line in follower(run, stop, actor)]
-
-
-# What is done about the children of a run when a press joins the stop that is there (runs/children.py).
-Joiner = Callable[[Run, StopRequest], None]
-_joiners: list[Joiner] = []
-
-
-def join(joiner: Joiner) -> None:
-    """Have `joiner` called, under the run's lock, for each press that joins a stop; registered once."""
-    if joiner not in _joiners:
-        _joiners.append(joiner)
 
 
 def request_stop(
@@ -157,7 +133,7 @@ def _stop_run(actor: Actor, wish: Wish, key: str, run_id: str) -> StopAnswer:
         raise NotFound("run")
     demand(actor, "stop", run)
     moves = wish.mode in STRONGER[run.status]
-    again = pressed_before(actor, key, Q(stop__run=run), wish.mode, moves=moves)
+    again = pressed_before(actor, key, Q(stop__run=run, stop__scope="run"), wish.mode, moves=moves)
     return again or pressed(run, actor, wish, key)
 
 
@@ -179,7 +155,7 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     listed = (InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits)
     InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
     press = record_press(stop, actor, wish, key, "recorded")
-    lines = _lines_of_stop(stop, press, touched, permits)
+    lines = lines_of_stop(stop, press, touched, permits)
     if weaker is not None:
         lines.append(supersede(weaker, stop))
     lines += followed(run, stop, actor)
@@ -191,14 +167,22 @@ def _end_at_once(stop: StopRequest) -> list[Line]:
     """An abandon waits for nothing: the run has ended, and its stop is closed."""
     if stop.mode != Mode.ABANDON:
         return []
-    close(stop, "fenced")
+    close(stop, FENCED)
+    return lines_of_abandon(stop)
+
+
+def lines_of_abandon(stop: StopRequest) -> list[Line]:
+    """The run ended with its stop, which is closed."""
     return [
         Line("run.abandoned", stop.actor, stop_id=stop.pk, current_version=stop.version_after),
-        Line("stop.closed", stop.actor, {"because": "fenced"}, stop_id=stop.pk),
+        Line("stop.closed", stop.actor, {"because": FENCED}, stop_id=stop.pk),
     ]
 
 
-def _lines_of_stop(stop: StopRequest, press: Press, touched: list[Step], permits: list[Permit]) -> list[Line]:
+def lines_of_stop(
+    stop: StopRequest, press: Press, touched: Sequence[Step], permits: Sequence[Permit]
+) -> list[Line]:
+    """The evidence of a stop that moved its run: the press, each step that it held or withheld, the list."""
     told = {
         "mode": stop.mode,
         "requested_mode": stop.requested_mode,
@@ -221,26 +205,29 @@ def _lines_of_stop(stop: StopRequest, press: Press, touched: list[Step], permits
 def _join(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     """Already stopping, or finished: keep the press with the stop that is there."""
     stop, finished, after = stop_of(run), run.status in FINAL, []
-    milder = stop if stop is not None and _stronger_after_the_end(stop, wish) else None
+    milder = stop if stop is not None and stronger_after_the_end(stop, wish) else None
     if stop is None or milder is not None:
         stop = _record_where_it_stands(run, actor, wish)
         after = [*([supersede(milder, stop)] if milder else []), *followed(run, stop, actor)]
     press = record_press(stop, actor, wish, key, "finished" if finished else "joined")
-    for joiner in _joiners:
-        joiner(run, stop)
+    joined(run, stop)
+    record(run, line_of_join(run, stop, actor, wish), *after)
+    return StopAnswer(stop, press)
+
+
+def line_of_join(run: Run, stop: StopRequest, actor: Actor, wish: Wish) -> Line:
+    """The evidence of a press that moved nothing."""
     told = {"mode": wish.mode, "requested_mode": wish.requested_mode, "note": wish.note}
-    line = Line(
-        "stop.after_end" if finished else "stop.joined",
+    return Line(
+        "stop.after_end" if run.status in FINAL else "stop.joined",
         actor.id,
         {**told, "ignored": wish.ignored},
         stop_id=stop.pk,
         current_version=run.cancel_version,
     )
-    record(run, line, *after)
-    return StopAnswer(stop, press)
 
 
-def _stronger_after_the_end(stop: StopRequest, wish: Wish) -> bool:
+def stronger_after_the_end(stop: StopRequest, wish: Wish) -> bool:
     """It moves the finished run no more than the milder one did, but the children of it that go on."""
     return stop.finished_before and STRENGTH[wish.mode] > STRENGTH[stop.mode]
 
@@ -248,11 +235,16 @@ def _stronger_after_the_end(stop: StopRequest, wish: Wish) -> bool:
 def _record_where_it_stands(run: Run, actor: Actor, wish: Wish) -> StopRequest:
     """A stop that moves nothing: the run has finished, or a restore has left it paused without one."""
     now = database_time()
+    return record_stop(run, actor, wish, now, **where_it_stands(run, now))
+
+
+def where_it_stands(run: Run, now: datetime) -> dict[str, Any]:
+    """The columns of a stop that moves nothing."""
     versions = {"version_before": run.cancel_version, "version_after": run.cancel_version}
     if run.status not in FINAL:
-        return record_stop(run, actor, wish, now, quiet_at=now, **versions)
-    over: dict[str, Any] = {"closed_at": now, "closed_because": "the run had finished before"}
-    return record_stop(run, actor, wish, now, finished_before=True, **over, **versions)
+        return {**versions, "quiet_at": now}
+    over = {"closed_at": now, "closed_because": "the run had finished before"}
+    return {**versions, **over, "finished_before": True}
 
 
 # the deadline -----------------------------------------------------------------------------------

@@ -271,6 +271,7 @@ RESUME = {
     "skip, accepted as unknown": ("Skip, accepted as unknown", "st-accepted"),
     "waits for approval": ("Waits for approval", "st-comp"),
     "skip, not approved": ("Skip, not approved", "st-refused"),
+    "skip, its step was stopped": ("Skip, its step was stopped", "st-refused"),
     "must wait": ("Must wait", "st-unknown"),
 }
 NOT_RECORDED = "Your stop was NOT recorded."

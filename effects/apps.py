@@ -7,10 +7,11 @@ class EffectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from runs import stops
+        from runs import step_stops, stops
 
         from . import delivery_moves, ends, reviews
 
         stops.follow(ends.stopped)
         stops.follow(delivery_moves.stopped)
         stops.follow(reviews.stopped)
+        step_stops.follow(reviews.step_stopped)

@@ -206,7 +206,7 @@ def retry(*, actor: Actor, delivery_id: str, worker: str = "") -> Delivery | Ref
     if delivery.state not in (DeliveryState.NOT_HANDED_OVER, DeliveryState.WITHHELD):
         raise NoRetry(delivery_id)
     reason = why_not_deliver(run, run.cancel_version, now.scopes_open)
-    if reason is None and delivery.state == DeliveryState.WITHHELD:
+    if reason is None and (delivery.state == DeliveryState.WITHHELD or _is_stopped(delivery)):
         reason = STOPPED
     if reason is not None:
         return refuse(run, ask, reason, Boundary.DELIVER)
@@ -214,6 +214,11 @@ def retry(*, actor: Actor, delivery_id: str, worker: str = "") -> Delivery | Ref
     record(run, line_of(delivery, actor.id, worker, again=True), last_seq=now.last_seq)
     _wake(delivery)
     return find(delivery_id)
+
+
+def _is_stopped(delivery: Delivery) -> bool:
+    """Whether the step of its newest attempt has a stop of its own: what was tried there ends there."""
+    return Permit.objects.filter(pk=delivery.permit_id, step__stopped_at__isnull=False).exists()
 
 
 def find(delivery_id: str) -> Delivery:

@@ -51,9 +51,10 @@ def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, 
 
 
 def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:
-    """Nothing was sent: queued again, unless a stop came meanwhile, which holds or withholds it."""
+    """Nothing was sent: queued again, unless a stop of its run, or of this step of it, came meanwhile."""
     Delivery.take_back(delivery, after(AGAIN_S) if delivery.channel in OURS else None)
-    move = what_stands(run)
+    stopped = Step.objects.filter(pk=permit.step_id, stopped_at__isnull=False).exists()
+    move = Delivery.withhold if stopped else what_stands(run)
     if move is not None:
         move(delivery)
     Step.withhold(Step.objects.filter(pk=permit.step_id))

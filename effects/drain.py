@@ -75,13 +75,14 @@ def lost(run: Run, permit: Permit) -> list[Line]:
 
 
 def lapsed(run: Run, step: Step, *, held: bool) -> list[Line]:
-    """A lease ran out: PENDING if nothing was dispatched, else what its effects say. `held`: by a pause."""
+    """A lease ran out: PENDING if nothing was dispatched, else what its effects say. `held`: by a pause,
+    which keeps it for a resume unless it has a stop of its own."""
     if step.status == StepStatus.CLAIMED:
         return give_back(run, step, SYSTEM.id)
     doubtful = Effect.objects.filter(step=step, settlement__in=["DISPATCHED", "UNKNOWN"]).exists()
     if doubtful:
         Step.lose(step, "worker lost")
-    elif held:
+    elif held and step.stopped_at is None:
         Step.release(step)
     elif step.happened:
         Step.finish_partly(step, "worker lost")

@@ -24,6 +24,7 @@ from runs.guard import (
     refuse,
     view,
     why_not,
+    why_not_step,
 )
 from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
 from runs.store import Now, verb
@@ -284,7 +285,7 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     known = intent.known(run, now.seen)
     if known is not None or intent.effect is not None:
         return known or intent.effect or Known("must_wait", None)
-    reason = why_not(run, ask.seen_version, now.scopes_open)
+    reason = why_not(run, ask.seen_version, now.scopes_open) or why_not_step(now.step)
     if reason is None and ask.step_id and not gate.is_held(ask):
         reason = LOST
     if reason is not None:

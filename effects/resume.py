@@ -19,6 +19,7 @@ from .models import Delivery, DeliveryState, Effect, Review, Settlement
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
 ACCEPTED = "skip, accepted as unknown"
 ASKED, DENIED = "waits for approval", "skip, not approved"  # the gate asks people first, or they said no
+STEP = "skip, its step was stopped"
 ANSWERS: dict[str, str] = {
     Settlement.DECLARED: SAFE,
     Settlement.NOT_APPLIED: SAFE,
@@ -137,7 +138,7 @@ def _answer(settlement: str, decided: str | None) -> str:
 
 
 def _decided(run: Run) -> dict[str, str]:
-    """Effects that a worker may not send yet, or not at all, by their newest review."""
+    """Effects that a worker may not send yet, or not at all, by their newest review or their step's stop."""
     found: dict[str, str] = {}
     for review in Review.objects.filter(run=run).select_related("effect__kind").order_by("pk"):
         is_open = review.closed_at is None
@@ -146,7 +147,8 @@ def _decided(run: Run) -> dict[str, str]:
             found[review.effect_id] = ASKED
         elif review.closed_as in reviews.NO:
             found[review.effect_id] = DENIED
-    return found
+    stopped = Effect.objects.filter(run=run, step__stopped_at__isnull=False)
+    return found | dict.fromkeys(stopped.values_list("pk", flat=True), STEP)
 
 
 @verb

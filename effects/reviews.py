@@ -232,6 +232,14 @@ def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     return [line for one in reviews for line in close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)]
 
 
+def step_stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
+    """A stop of one step closes what people decide about it; our executor looks at its effects no more."""
+    Effect.objects.filter(step_id=stop.step_id, queued_at__isnull=False).update(queued_at=None)
+    found = Review.objects.filter(step_id=stop.step_id, closed_at__isnull=True).order_by("pk")
+    reason = f"stop #{stop.number}"
+    return [line for one in found for line in close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)]
+
+
 def ended(run: Run, actor: Actor) -> list[Line]:
     """The run ends by its runtime's word: nobody needs to decide any more."""
     reviews = open_ones(run)

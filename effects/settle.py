@@ -320,8 +320,8 @@ def _end_with(run: Run, step: Step, settlement: str, actor: str) -> list[Line]:
 
 
 def give_back(run: Run, step: Step, actor: str) -> list[Line]:
-    """Nothing was sent: PENDING while the run may go on, otherwise withheld."""
-    if run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED):
+    """Nothing was sent: PENDING while run and step may go on, otherwise withheld."""
+    if step.stopped_at is None and run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED):
         Step.release(step)
         return [step_line(step, actor)]
     line = withheld_line(actor, step, "", run.cancel_version)
@@ -352,10 +352,13 @@ def step_line(step: Step, actor: str) -> Line:
 
 
 def mark_late(run: Run, step_id: str) -> None:
-    """A result that arrives during or after a stop wears "reported after the stop"; cleanup is none."""
-    if run.status not in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
-        cleaning = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard=CLEANUP))
-        Step.objects.filter(~cleaning, pk=step_id).update(reported_after_stop=True)
+    """A result that arrives during or after a stop, of its run or of its step, wears "reported after the
+    stop"; cleanup is none."""
+    rows = Step.objects.filter(pk=step_id)
+    if run.status in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
+        rows = rows.filter(stopped_at__isnull=False)
+    cleaning = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard=CLEANUP))
+    rows.filter(~cleaning).update(reported_after_stop=True)
 
 
 @verb

@@ -9,7 +9,7 @@ from functools import partial
 
 from celery import shared_task
 
-from runs import children, silence, stops, wake
+from runs import children, silence, step_stops, stops, wake
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
@@ -51,6 +51,7 @@ def sweep() -> None:
     for delivery_id in deliveries.waiting():
         wake.run_soon("effects.tasks.deliver", delivery_id)
     each(stops.end_waiting, stops.waiting_over())
+    each(step_stops.close_if_over, step_stops.to_close())
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())

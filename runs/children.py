@@ -242,7 +242,7 @@ def _stop_child(stop_id: str, run_id: str) -> StopAnswer | None:
     """The stop of the parent, pressed on one child. Again: the same answer, nothing is changed."""
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     above = StopRequest.objects.get(pk=stop_id)
-    holding = StopRequest.objects.filter(run=run).exclude(_let_go(above))
+    holding = StopRequest.objects.filter(run=run, scope="run").exclude(_let_go(above))
     press = Press.objects.filter(stop__in=holding, parent_stop=above).select_related("stop").first()
     if press is not None:
         return StopAnswer(press.stop, press, repeated=True)
@@ -282,7 +282,7 @@ def _reached_all(stop_id: str) -> None:
 def to_pass_on(limit: int = 100) -> list[str]:
     """Ids of stops whose children were not all reached, oldest first; a moment old, so that the request
     which recorded them is not met."""
-    rows = StopRequest.objects.filter(run__isnull=False, passed_on_at__isnull=True)
+    rows = StopRequest.objects.filter(run__isnull=False, scope="run", passed_on_at__isnull=True)
     early = rows.filter(recorded_at__lte=database_time() - timedelta(seconds=2 * IN_REQUEST_S))
     return list(early.order_by("recorded_at").values_list("pk", flat=True)[:limit])
 
@@ -309,8 +309,8 @@ class Reach:
 
 
 def reach_of(stop: StopRequest, most: int = 50) -> Reach | None:
-    """None for a stop that is of no run (yet)."""
-    if stop.run is None:
+    """None for a stop that is of no run (yet), or of one step alone."""
+    if stop.run is None or stop.scope != "run":
         return None
     mine = Run.objects.filter(parent=stop.run)
     items = list(mine.order_by("pk")[:most])

@@ -133,7 +133,7 @@ def runs_due(limit: int = 200) -> list[str]:
         *steps.filter(lease_until__lte=Now()).values_list("run_id", flat=True).distinct()[:limit],
     }
     mine = {"run_id": OuterRef("pk")}
-    late = StopRequest.objects.filter(**mine, closed_at__isnull=True, deadline_at__lte=Now())
+    late = StopRequest.objects.filter(**mine, scope="run", closed_at__isnull=True, deadline_at__lte=Now())
     quiet = ~Exists(permits.filter(**mine)) & ~Exists(steps.filter(**mine))
     stopping = Run.objects.filter(status__in=DRAINING).filter(
         quiet | (~Q(status=RunStatus.CANCELLING_TIMEOUT) & Exists(late))

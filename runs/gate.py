@@ -41,6 +41,7 @@ from .guard import (
     view,
     why_not,
     why_not_deliver,
+    why_not_step,
 )
 from .models import BUSY, Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from .retries import fall_due as fall_due  # the boundary retry is crossed here, like the others
@@ -60,6 +61,7 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     run = lock_run(ask.run_id)
     now = view(run, ask)
     _, reason = cleanup_guard.admit(run, ask, now.step, why_not(run, ask.seen_version, now.scopes_open))
+    reason = reason or why_not_step(now.step)
     if reason is None and now.step is not None and now.step.status != StepStatus.PENDING:
         reason = _not_free(run, now.step)
     if reason is not None:
@@ -93,7 +95,7 @@ def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
 def release(ask: Ask) -> Step | Refusal:
     """Give a claim back before anything was sent: CLAIMED, or every permit NOT_SENT → PENDING.
 
-    In a run that may not go on, it is withheld instead.
+    In a run that may not go on, or after a stop of its own, it is withheld instead.
     """
     ask = _at(ask, Boundary.CLAIM)
     run = lock_run(ask.run_id)
@@ -101,11 +103,12 @@ def release(ask: Ask) -> Step | Refusal:
     mine = Step.objects.filter(pk=ask.step_id, claim_token=ask.claim_token).filter(
         Q(status=StepStatus.CLAIMED) | ~Exists(_sent_permits())
     )
-    goes_on = run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED)
+    stopped = why_not_step(now.step)
+    goes_on = not stopped and run.status in (RunStatus.ACTIVE, RunStatus.PAUSING, RunStatus.PAUSED)
     happened = now.step is not None and now.step.happened
     move = Step.release if goes_on else Step.finish_partly if happened else Step.withhold
     if not ask.claim_token or not move(mine):
-        return refuse(run, ask, LOST, Boundary.CLAIM, now.step)
+        return refuse(run, ask, stopped or LOST, Boundary.CLAIM, now.step)
     step: Step = Step.objects.get(pk=ask.step_id)
     kind = "step.released" if goes_on else f"step.{step.status.lower()}"
     record(run, _of_step(kind, ask, step), last_seq=now.last_seq)
@@ -169,7 +172,7 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     guard = why_not_deliver if ask.queued else why_not
     reason = guard(run, ask.seen_version, now.scopes_open)
     name, reason = cleanup_guard.admit(run, ask, now.step, reason, sends=True)
-    reason = reason or intent.undecided(run, now.seen)
+    reason = reason or why_not_step(now.step) or intent.undecided(run, now.seen)
     if reason == PEOPLE_FIRST:
         if name == ORDINARY:
             return _wait(run, ask, now, intent)
@@ -216,12 +219,12 @@ def boundary_of(op_class: str) -> str:
 
 
 def _not_free(run: Run, step: Step | None) -> str:
-    """Why a step can't be had. In a run that goes on, one is withheld by a stop of its own, or by people."""
+    """Why a step can't be had. In a run that goes on, people withhold one by saying no."""
     if step is not None and step.status == StepStatus.RETRY_WAIT:
         return NOT_DUE
     if step is None or step.status != StepStatus.WITHHELD or step.op_class == OperationClass.DELIVERY:
         return LOST  # of a message, each attempt has a step of its own
-    return STOPPED if step.stopped_at or run.status != RunStatus.ACTIVE else NOT_APPROVED
+    return STOPPED if run.status != RunStatus.ACTIVE else NOT_APPROVED
 
 
 # people first ---------------------------------------------------------------------------------
@@ -359,7 +362,10 @@ def _of_permit(kind: str, permit: Permit, ask: Ask) -> Line:
 
 @dataclass(frozen=True)
 class Look:
-    """The answer of a second look. Only `open` means send."""
+    """The answer of a second look. Only `open` means send.
+
+    `run_goes_on`: what shut it holds this step, or effects of its kind, and not the run.
+    """
 
     permit_id: str
     answer: str
@@ -367,6 +373,7 @@ class Look:
     current_version: int
     looked_at: Any
     permit_until: Any
+    run_goes_on: bool = False
 
 
 def look(permit_id: str, token: str) -> Look:
@@ -383,17 +390,20 @@ def look(permit_id: str, token: str) -> Look:
             status=F("run__status"),
             version=F("run__cancel_version"),
             policies=F("run__policy_epochs"),
+            stopped=F("step__stopped_at"),
         )
         .first()
     )
     if row is None or not token:
         raise NotFound("permit")
     seen: Any = row
-    answer = "open"
+    answer, goes_on = "open", False
     if row.state != PermitState.OPEN:
         answer = "ended"
     elif not seen.gate or not (row.guard == cleanup_guard.CLEANUP or policies_open(seen.policies)):
         answer = "shut"
+    elif seen.stopped is not None:
+        answer, goes_on = "shut", True
     elif row.permit_until <= seen.looked_at:
         answer = "expired"
-    return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until)
+    return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until, goes_on)

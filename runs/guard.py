@@ -25,6 +25,7 @@ from .models import (
     Policy,
     Run,
     RunStatus,
+    ScopeKind,
     Session,
     Step,
     StopRequest,
@@ -37,10 +38,12 @@ from .store import Now
 ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was given
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
 BLIND, UNVERIFIED, USED_UP, NOT_DUE = "blind_retry", "unverified", "tries_used_up", "not_due"
+STEP_STOPPED = "step_stopped"  # the words for STOPPED where the stop is of this step alone
 FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first attempt any more
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
+    STEP_STOPPED: "Do not send, and do nothing more of this step. Its run goes on: other steps may begin.",
     STALE: "Do not send. Read the run again, then claim again at its current version.",
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
     BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
@@ -68,10 +71,12 @@ class Refusal:
     step_id: str | None = None
     effect_key: str = ""
     count: int = 1
+    scope: str = ""  # of the stop behind it
+    run_goes_on: bool = False  # that stop holds one step, or effects of a kind; the run may do other work
 
     @property
     def what_to_do(self) -> str:
-        return WHAT_TO_DO[self.reason]
+        return WHAT_TO_DO[STEP_STOPPED if self.scope == ScopeKind.STEP else self.reason]
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,11 @@ def why_not(run: Run, seen_version: int, is_open: bool) -> str | None:
     return STALE if run.cancel_version != seen_version else None
 
 
+def why_not_step(step: Step | None) -> str | None:
+    """A step with a stop of its own begins nothing more, whatever its run may do."""
+    return STOPPED if step is not None and step.stopped_at is not None else None
+
+
 def why_not_deliver(run: Run, seen_version: int, is_open: bool) -> str | None:
     """The guard of a queued message: as ordinary, or its run ended by its runtime's word at the very
     version at which it was queued, and no stop of that run was recorded since.
@@ -258,7 +268,8 @@ def why_not_deliver(run: Run, seen_version: int, is_open: bool) -> str | None:
 
 def stopped_since(run: Run, version: int) -> bool:
     """Whether a stop of this run was recorded since it got this version, also one after its end."""
-    return StopRequest.objects.filter(run=run, version_after__gte=version).exists()
+    rows = StopRequest.objects.filter(run=run, scope=ScopeKind.RUN)
+    return rows.filter(version_after__gte=version).exists()
 
 
 def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = None) -> Refusal:
@@ -279,26 +290,36 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         _first_refusal(run, ask, same, step)
     counts.refused(boundary, reason)
     receipts.refused_at(run, ask, boundary)
+    stop = _stop_behind(run, reason, step)
+    scope = stop.scope if stop and reason == STOPPED else ""
     return Refusal(
         reason,
         boundary,
         ask.seen_version,
         run.cancel_version,
         run.status,
-        _stop_behind(run, reason),
+        stop.pk if stop else None,
         step.pk if step else None,
         ask.effect_key,
         count,
+        scope,
+        run_goes_on=scope == ScopeKind.STEP,
     )
 
 
-def _stop_behind(run: Run, reason: str) -> str | None:
-    """The stop that a refused worker is told of: its run's own, else the one that holds the gate above."""
+def _stop_behind(run: Run, reason: str, step: Step | None) -> StopRequest | None:
+    """The stop that a refused worker is told of: its run's own, else the one that holds the gate above, or
+    the one of its step."""
     stop = stop_of(run)
     if stop is None and reason == STOPPED:
-        stop = standing_stops(run.workspace_id).first()
-    stop = stop or stops_in_order(run).first()
-    return stop.pk if stop else None
+        stop = standing_stops(run.workspace_id).first() or _stop_of_step(step)
+    return stop or stops_in_order(run).first()
+
+
+def _stop_of_step(step: Step | None) -> StopRequest | None:
+    if why_not_step(step) is None:
+        return None
+    return StopRequest.objects.filter(step=step, scope=ScopeKind.STEP).first()
 
 
 def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) -> None:
@@ -342,6 +363,7 @@ def gate_of_permit() -> Q:
         workspace__gate=Gate.OPEN,
         workspace__epoch=F("admitted_epoch"),
     )
-    stops = StopRequest.objects.filter(run=OuterRef("run_id"), version_after__gte=OuterRef("seen_version"))
+    later = {"scope": ScopeKind.RUN, "version_after__gte": OuterRef("seen_version")}
+    stops = StopRequest.objects.filter(run=OuterRef("run_id"), **later)
     ended = Q(Exists(runs.filter(status__in=ENDED))) & ~Q(Exists(stops))
     return Q(Exists(runs.filter(status=RunStatus.ACTIVE))) | (Q(guard=DELIVER) & ended)

@@ -13,7 +13,19 @@ from django.db.models import Q
 
 from . import receipts
 from .evidence import Line, record
-from .guard import BLIND, LOST, STOPPED, Ask, Known, Refusal, View, lock_run, refuse, view, why_not
+from .guard import (
+    BLIND,
+    LOST,
+    Ask,
+    Known,
+    Refusal,
+    View,
+    lock_run,
+    refuse,
+    view,
+    why_not,
+    why_not_step,
+)
 from .models import Boundary, Run, Step, StepStatus
 from .store import Now, after, verb
 
@@ -43,7 +55,7 @@ def schedule(
     run: Run, ask: Ask, now: View, due_in_s: float, only_if: Mapping[str, Q], decision: str = ""
 ) -> Step | Refusal:
     """The move of it, for whoever holds the run's lock and has looked since."""
-    reason = why_not(run, ask.seen_version, now.scopes_open)
+    reason = why_not(run, ask.seen_version, now.scopes_open) or why_not_step(now.step)
     if reason is None and now.step is not None and now.step.status in WAITING:
         return now.step
     rows = Step.objects.filter(*only_if.values(), pk=ask.step_id)
@@ -87,9 +99,9 @@ def fall_due(ask: Ask) -> Step | Known | Refusal:
     rows = Step.objects.filter(pk=ask.step_id, due_at__lte=Now())
     if not rows.exists():
         return Known("not_due", now.step)
-    reason = why_not(run, ask.seen_version, now.scopes_open)
+    reason = why_not(run, ask.seen_version, now.scopes_open) or why_not_step(now.step)
     if reason is None and not Step.fall_due(rows):
-        reason = STOPPED if now.step is not None and now.step.stopped_at else LOST
+        reason = LOST
     if reason is not None:
         return refuse(run, ask, reason, Boundary.RETRY, now.step)
     record(run, _line("retry.due", ask), last_seq=now.last_seq)

@@ -9,7 +9,7 @@ from functools import partial
 
 from celery import shared_task
 
-from runs import children, silence, step_stops, stops, wake
+from runs import children, fanout, silence, step_stops, stops, wake
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
@@ -44,6 +44,7 @@ def deliver(delivery_id: str) -> None:
 @alone
 def sweep() -> None:
     """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
+    each(fanout.carry_on, fanout.to_carry_on())
     each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
     each(queue.fall_due, queue.retries_due())
     for effect_id in queue.waiting():
@@ -52,6 +53,7 @@ def sweep() -> None:
         wake.run_soon("effects.tasks.deliver", delivery_id)
     each(stops.end_waiting, stops.waiting_over())
     each(step_stops.close_if_over, step_stops.to_close())
+    each(fanout.close_if_over, fanout.to_close())
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())

@@ -9,5 +9,5 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         from . import children, stops
 
-        stops.follow(children.follow)
-        stops.join(children.again)
+        stops.follow(children.follow, many=children.follow_many)
+        stops.join(children.again, concerned=children.outside)

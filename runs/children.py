@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,12 +19,23 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
-from . import stops, wake
+from . import scopes, stops, wake
 from .access import SYSTEM, Actor, NotFound, demand
 from .evidence import Line, record
 from .gates import RESTORED, SCOPE
 from .guard import ENDED
-from .models import FINAL, Mode, Press, Run, RunStatus, StopRequest, Workspace
+from .models import (
+    FINAL,
+    Mode,
+    Press,
+    Result,
+    Run,
+    RunStatus,
+    ScopeKind,
+    StopPart,
+    StopRequest,
+    Workspace,
+)
 from .presses import RESUMED, STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
 from .store import alongside, database_time, stop_verb
 from .waiting import bind, supersede
@@ -142,7 +154,54 @@ def follow(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
         return []
     if not _at_it.get():
         transaction.on_commit(partial(_at_once, stop.pk), robust=True)
-    return [Line("stop.has_children", actor.id, {"registered": children.count()}, stop_id=stop.pk)]
+    return [_registered(stop, actor, children.count())]
+
+
+def _registered(stop: StopRequest, actor: Actor, children: int) -> Line:
+    return Line("stop.has_children", actor.id, {"registered": children}, stop_id=stop.pk)
+
+
+def follow_many(
+    stops: Mapping[str, StopRequest], scope_stop: StopRequest, actor: Actor
+) -> dict[str, list[Line]]:
+    """The same in a chunk of a scope stop, which reaches the children that are in the scope by itself: only
+    stops with children outside are passed on, after the chunk.
+    """
+    under = Run.objects.filter(parent__in=list(stops)).order_by()
+    found = dict(under.values_list("parent_id").annotate(n=Count("pk")))
+    left = set(outside(list(found), scope_stop)) if found else set()
+    over = StopRequest.objects.filter(pk__in=[stop.pk for pk, stop in stops.items() if pk not in left])
+    over.filter(passed_on_at__isnull=True).update(passed_on_at=F("recorded_at"))
+    return {pk: [_registered(stops[pk], actor, n)] for pk, n in found.items()}
+
+
+def outside(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
+    """Those of these runs with a child that a stop of their scope may not reach by itself."""
+    children = Run.objects.filter(parent__in=run_ids).filter(
+        (~Q(status__in=FINAL) & ~_reached_by(scope_stop)) | _has_children()
+    )
+    return list(children.order_by().values_list("parent_id", flat=True).distinct())
+
+
+def _has_children() -> Q:
+    """Finished ones with children: these stand for them (`_finished_below`), wherever they are."""
+    return Q(Exists(Run.objects.filter(parent=OuterRef("pk"))), status__in=FINAL)
+
+
+def _reached_by(scope_stop: StopRequest, let_go: Q | None = None) -> Q:
+    """Runs that a stop of a scope reaches by itself, or of a bulk stop: that are on its list.
+
+    `let_go`: not those whose stop was ended by a resume since.
+    """
+    parts = StopPart.objects.filter(stop=scope_stop, run=OuterRef("pk"))
+    if scope_stop.scope == ScopeKind.BULK:
+        mine = Q(Exists(parts.exclude(result=Result.NOT_PERMITTED)))
+    else:
+        mine = Q(pk__in=scopes.in_scope(scope_stop).values("pk"))
+    if let_go is None:
+        return mine
+    free = StopRequest.objects.filter(let_go, pk=OuterRef("run_stop_id"))
+    return mine & ~Q(Exists(parts.filter(Exists(free))))
 
 
 def again(run: Run, stop: StopRequest) -> None:
@@ -156,6 +215,15 @@ def again(run: Run, stop: StopRequest) -> None:
 
 def _is_passed_on(stop: StopRequest) -> None:
     StopRequest.objects.filter(pk=stop.pk, passed_on_at__isnull=True).update(passed_on_at=F("recorded_at"))
+
+
+def pass_on_all(scope_stop_id: str, end: float) -> None:
+    """After a chunk of a scope stop: on to children outside of its scope; the sweep does the rest."""
+    rows = StopRequest.objects.filter(scope_stop=scope_stop_id, passed_on_at__isnull=True)
+    for stop_id in rows.order_by("pk").values_list("pk", flat=True)[:SLICE]:
+        left = end - time.monotonic()
+        if left <= 0 or not pass_on(stop_id, within_s=left):
+            return
 
 
 def _at_once(stop_id: str) -> None:
@@ -213,7 +281,8 @@ def _left(stop: StopRequest) -> QuerySet[Run]:
     if not stop.finished_before:
         mine &= Q(parent_version__lte=stop.version_before or 0) | Q(Exists(met))
     rows = Run.objects.exclude(status__in=FINAL).filter(mine | Q(parent__in=_finished_below(stop)))
-    return rows.filter(~Exists(met.exclude(_let_go(stop))))
+    rows = rows.filter(~Exists(met.exclude(_let_go(stop))))
+    return rows if stop.scope_stop is None else rows.exclude(_reached_by(stop.scope_stop, _let_go(stop)))
 
 
 def _let_go(stop: StopRequest) -> Q:

@@ -7,6 +7,8 @@ above doesn't matter: tidying up is what a stop asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db.models import Exists, OuterRef, Q
 
 from .guard import ORDINARY, STALE, STOPPED, Ask
@@ -47,10 +49,15 @@ def _why_not(run: Run, seen_version: int, step: Step, classes: set[str]) -> str 
 
 def spared(run: Run) -> Q:
     """Steps that a pause or a cancel leaves as they are, since their holder may carry them out."""
-    declared = Step.objects.filter(run=run, cleanup=True)
+    return spared_among([run.pk], run.workspace_id)
+
+
+def spared_among(run_ids: Sequence[str], workspace_id: str) -> Q:
+    """The same of several runs of one workspace."""
+    declared = Step.objects.filter(run__in=run_ids, cleanup=True)
     if not declared.exists():
         return Q(pk__in=[])
-    return Q(cleanup=True, op_class__in=rules_of(run.workspace_id).cleanup_classes) & ~Q(
+    return Q(cleanup=True, op_class__in=rules_of(workspace_id).cleanup_classes) & ~Q(
         status__in=[StepStatus.WAITING_APPROVAL, StepStatus.RETRY_WAIT]
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from django.db.models.functions import Coalesce
 
 from . import wake
 from .models import Evidence, EvidencePayload, Run, Seal, Workspace
-from .store import Now, verb
+from .store import Now, database_time, verb
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,28 @@ AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent
 
 
 # What rooms above write beside lines of some kinds, in the same transaction; registered when they load.
-Listener = Callable[["Run | Workspace", int, Line], None]
+Written = tuple["Run | Workspace", int, Line]  # a line, its seq, and the row in whose stream it stands
+Listener = Callable[[Sequence[Written]], None]
 _listeners: dict[str, list[Listener]] = {}
 
 
 def listen(kinds: Iterable[str], listener: Listener) -> None:
-    """Have `listener(holder, seq, line)` called for each line of these kinds, under the holder's lock.
+    """Have `listener([(holder, seq, line), …])` called for lines of these kinds, under the holders' locks.
 
-    It inserts a row of its own and no more: a stop waits for it. Registered once.
+    It inserts rows of its own in one statement and no more: a stop waits for it. Registered once.
     """
     for kind in kinds:
         if listener not in _listeners.setdefault(kind, []):
             _listeners[kind].append(listener)
 
 
-def _tell_listeners(holder: Run | Workspace, last_seq: int, lines: Sequence[Line]) -> None:
-    for seq, line in enumerate(lines, last_seq + 1):
-        for listener in _listeners.get(line.kind, ()):
-            listener(holder, seq, line)
+def _tell_listeners(written: Iterable[Written]) -> None:
+    heard: dict[Listener, list[Written]] = {}
+    for one in written:
+        for listener in _listeners.get(one[2].kind, ()):
+            heard.setdefault(listener, []).append(one)
+    for listener, those in heard.items():
+        listener(those)
 
 
 def canonical(value: Any) -> str:
@@ -90,12 +95,34 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
         last_seq = last_line(holder.pk)
     for start in range(0, len(lines), AT_ONCE):
         _append(holder.pk, last_seq + start, lines[start : start + AT_ONCE])
-    _tell_listeners(holder, last_seq, lines)
+    _tell_listeners((holder, seq, line) for seq, line in enumerate(lines, last_seq + 1))
     seq = last_seq + len(lines)
     transaction.on_commit(partial(wake.poke, topics_of(holder), seq), robust=True)
     if logged := [line for line in lines if line.kind.startswith(LOGGED)]:
         transaction.on_commit(partial(_log, holder, logged), robust=True)
     return seq
+
+
+def record_many(workspace_id: str, written: Sequence[tuple[Run, int, Sequence[Line]]]) -> None:
+    """The same for many runs of one workspace whose locks the caller holds, each with its last seq.
+
+    A few statements whatever their number. Pages of the whole workspace are told at once; of each kind
+    the log gets one event with the number of runs.
+    """
+    lines = [(run, seq, line) for run, last, some in written for seq, line in enumerate(some, last + 1)]
+    at = database_time()
+    for start in range(0, len(lines), AT_ONCE):
+        _insert([(run.pk, seq, line) for run, seq, line in lines[start : start + AT_ONCE]], at)
+    _tell_listeners(lines)
+    topics = [f"workspace:{workspace_id}:runs"]
+    transaction.on_commit(partial(wake.poke, topics, 0), robust=True)
+    told = Counter(line.kind for _, _, line in lines if line.kind.startswith(LOGGED))
+    transaction.on_commit(partial(_log_many, workspace_id, told), robust=True)
+
+
+def _log_many(workspace_id: str, told: Mapping[str, int]) -> None:
+    for kind, runs in told.items():
+        log.info(kind, extra={"workspace": workspace_id, "runs": runs})
 
 
 def _log(holder: Run | Workspace, lines: Sequence[Line]) -> None:
@@ -110,15 +137,20 @@ def _log(holder: Run | Workspace, lines: Sequence[Line]) -> None:
 
 
 def _append(stream: str, last_seq: int, lines: Iterable[Line]) -> None:
+    _insert([(stream, seq, line) for seq, line in enumerate(lines, last_seq + 1)], Now())
+
+
+def _insert(lines: Sequence[tuple[str, int, Line]], at: Any) -> None:
+    """`at`: a moment, or the database's clock as an expression, line by line."""
     rows: list[Evidence] = []
     bodies: list[EvidencePayload] = []
-    for seq, line in enumerate(lines, last_seq + 1):
+    for stream, seq, line in lines:
         body = canonical(line.payload) if line.payload else ""
         rows.append(
             Evidence(
                 stream=stream,
                 seq=seq,
-                at=Now(),
+                at=at,
                 payload_digest=digest(body) if body else "",
                 **{name: getattr(line, name) for name in COLUMNS},
             )

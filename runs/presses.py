@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F, Q, QuerySet
 
 from .access import Actor
-from .models import Mode, Press, Run, ScopeKind, StopCounter, StopRequest
+from .models import Mode, Press, Run, StopCounter, StopRequest
 from .store import database_time
 
 DEADLINE_S = 60
@@ -111,13 +111,13 @@ def due_at(wish: Wish, now: datetime) -> datetime:
     return now + timedelta(seconds=wish.deadline_s)
 
 
-def next_number(workspace_id: str) -> int:
-    """The workspace's next stop number."""
+def next_number(workspace_id: str, many: int = 1) -> int:
+    """The workspace's next stop number; the first of `many` that are taken together."""
     counter = StopCounter.objects.filter(workspace_id=workspace_id)
-    if not counter.update(last=F("last") + 1):
+    if not counter.update(last=F("last") + many):
         StopCounter.objects.get_or_create(workspace_id=workspace_id)
-        counter.update(last=F("last") + 1)
-    return counter.values_list("last", flat=True).get()
+        counter.update(last=F("last") + many)
+    return counter.values_list("last", flat=True).get() - many + 1
 
 
 def record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: str) -> Press:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -23,24 +23,34 @@ def withhold(run: Run, but: Q | None = None) -> list[Step]:
 
     `but`: those that are left as they are (runs/cleanup.py). Returns the steps as they stood before.
     """
+    return withhold_all([run.pk], but)
+
+
+def withhold_all(run_ids: Sequence[str], but: Q | None = None) -> list[Step]:
+    """The same of several runs, in key order of the steps."""
 
     def end(rows: QuerySet[Step]) -> None:
         Step.finish_partly(rows.filter(happened=True))
         Step.withhold(rows.filter(happened=False))
 
-    return _each(_except(Q(status__in=NOT_DISPATCHED) | _unsent(), but), run, end)
+    return _each(_except(Q(status__in=NOT_DISPATCHED) | _unsent(), but), run_ids, end)
 
 
 def hold(run: Run, but: Q | None = None) -> list[Step]:
     """A pause gives claims back before anything was sent and leaves the waiting steps as they are."""
-    return _each(_except(Q(status=StepStatus.CLAIMED) | _unsent(), but), run, Step.release)
+    return hold_all([run.pk], but)
+
+
+def hold_all(run_ids: Sequence[str], but: Q | None = None) -> list[Step]:
+    """The same of several runs, in key order of the steps."""
+    return _each(_except(Q(status=StepStatus.CLAIMED) | _unsent(), but), run_ids, Step.release)
 
 
 def _except(which: Q, but: Q | None) -> Q:
     return which if but is None else which & ~but
 
 
-def _each(which: Q, run: Run, move: Callable[[QuerySet[Step]], object]) -> list[Step]:
+def _each(which: Q, run_ids: Sequence[str], move: Callable[[QuerySet[Step]], object]) -> list[Step]:
     """A slice at a time, so that a run with a long queue is stopped as surely as any other.
 
     In key order: a heartbeat locks some of them too.
@@ -49,7 +59,7 @@ def _each(which: Q, run: Run, move: Callable[[QuerySet[Step]], object]) -> list[
     touched: list[Step] = []
     while True:
         after = touched[-1].pk if touched else ""
-        steps = list(rows.filter(which, run=run, pk__gt=after).only(*TOLD)[:AT_ONCE])
+        steps = list(rows.filter(which, run__in=run_ids, pk__gt=after).only(*TOLD)[:AT_ONCE])
         if steps:
             move(Step.objects.filter(pk__in=[step.pk for step in steps]))
         touched += steps

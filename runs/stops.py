@@ -61,6 +61,7 @@ __all__ = [
     "close",
     "end_waiting",
     "follow",
+    "followed",
     "force_deadline",
     "join",
     "next_number",

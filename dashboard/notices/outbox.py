@@ -6,6 +6,7 @@ later, in a task: a notice that nobody was told of is found again by its empty `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from django.db.models import Exists, OuterRef
 
 from effects.models import Delivery, Effect
 from runs import wake
-from runs.evidence import Line, canonical
+from runs.evidence import Line, Written, canonical
 from runs.models import Membership, Run, StopRequest, Workspace
 from runs.store import Now, after, database_time, verb
 
@@ -34,17 +35,21 @@ A_PASS = 200
 KEPT_FOR = timedelta(days=30)  # the log of their tries too; what happened stays in the evidence
 
 
-def heard(holder: Run | Workspace, seq: int, line: Line) -> None:
-    """Put a line's notice down in the line's own transaction."""
+def heard(written: Sequence[Written]) -> None:
+    """Put the notices of these lines down in the lines' own transaction."""
+    Notice.objects.bulk_create([_notice(*one) for one in written])
+    transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
+
+
+def _notice(holder: Run | Workspace, seq: int, line: Line) -> Notice:
     run = holder if isinstance(holder, Run) else None
-    Notice.objects.create(
+    return Notice(
         workspace_id=run.workspace_id if run else holder.pk,
         event=EVENT_OF[line.kind],
         run=run,
         stop_id=line.stop_id,
         seq=seq,
     )
-    transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
 
 
 # what has no line of its own: an unknown that grew old -----------------------------------------------------

@@ -130,7 +130,7 @@ def test_each_event_that_can_be_asked_for_is_told(world: World) -> None:
     a_delivery(state="UNKNOWN", unknown_since=in_seconds(-4000))
     an_effect(a_step(), "UNKNOWN", unknown_since=in_seconds(-30))  # not yet
     with_review = Evidence(stream=run.pk, seq=1, kind="review.waiting")
-    outbox.heard(run, with_review.seq, with_review)  # type: ignore[arg-type]
+    outbox.heard([(run, with_review.seq, with_review)])  # type: ignore[list-item]
     events = sorted(notice.event for notice in told())
     assert events == [
         "review.waiting",

@@ -24,7 +24,8 @@ def deadline_page(request: HttpRequest, run_id: str) -> HttpResponse:
         raise PermissionDenied
     if request.method != "POST":
         return _ask(request, run)
-    stop = StopRequest.objects.filter(run=run, pk=request.POST.get("stop", "").replace("\0", "")).first()
+    named = {"scope": "run", "pk": request.POST.get("stop", "").replace("\0", "")}
+    stop = StopRequest.objects.filter(run=run, **named).first()
     if stop is None:
         raise Http404
     done = stops.force_deadline(actor=actor, stop_id=stop.pk)

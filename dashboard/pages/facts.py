@@ -83,7 +83,7 @@ class Facts:
     @cached_property
     def stops(self) -> list[StopRequest]:
         """The newest stops of the run, with `presses_n`, oldest first."""
-        rows = StopRequest.objects.filter(run=self.run).annotate(presses_n=Count("presses"))
+        rows = StopRequest.objects.filter(run=self.run, scope="run").annotate(presses_n=Count("presses"))
         return sorted(rows.order_by("-pk")[:STOPS], key=lambda stop: stop.number)
 
     @property

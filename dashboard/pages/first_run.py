@@ -53,7 +53,7 @@ class FirstRun:
         mine = Run.objects.filter(workspace=workspace)
         demos = mine.filter(session__key=DEMO).order_by("-pk")
         self.demo = demos.filter(status=RunStatus.ACTIVE).first() or demos.first()
-        stops = StopRequest.objects.filter(run__in=demos, finished_before=False)
+        stops = StopRequest.objects.filter(run__in=demos, scope="run", finished_before=False)
         self.stopped = stops.select_related("run").order_by("-pk").first()
         self.report = Report.objects.filter(run__in=demos).order_by("-issued_at").first()
         own = mine.exclude(session__key=DEMO)

@@ -257,6 +257,7 @@ def matters(rows: Rows, ended_as: str) -> str:
         "late": rows.count("late"),
         **({"deliveries": rows.tally["delivery"]} if rows.tally["delivery"] else {}),
         "stops": [_moments(stop) for stop in rows.stops],
+        **({"steps": [_moments(stop) for stop in rows.step_stops]} if rows.step_stops else {}),
         **({"missing": rows.missing} if rows.missing else {}),
         **({"reviews": [(r.effect_key, r.closed_as, r.given) for r in rows.reviews]} if rows.reviews else {}),
     }

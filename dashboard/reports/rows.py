@@ -51,6 +51,7 @@ from runs.models import (
     Refusal,
     Run,
     RunStatus,
+    ScopeKind,
     Step,
     StepStatus,
     StopRequest,
@@ -84,6 +85,7 @@ MOMENTS = (
     "run.paused",
     "run.restored",
     "run.resumed",
+    "step.stopped",
     "stop.superseded",
     "stop.deadline_forced",
     "stop.has_children",
@@ -111,8 +113,11 @@ class Rows:
         self.run = read_run(run_id)
         self.as_of: datetime = self.run.as_of
         self.upto_seq: int = self.run.last_seq or 0
-        self.presses = self._read_presses()
+        pressed = self._read_presses()
+        self.presses = [press for press in pressed if press.stop.scope == ScopeKind.RUN]
         self.stops = list({press.stop.pk: press.stop for press in self.presses}.values())
+        of_steps = {press.stop.pk: press.stop for press in pressed if press.stop.scope == ScopeKind.STEP}
+        self.step_stops = sorted(of_steps.values(), key=lambda stop: stop.number)
         self.effects = self._read_effects()
         self._settled: dict[str, list[Any]] = defaultdict(list)
         for effect in self.effects:
@@ -224,7 +229,7 @@ class Rows:
     def _read_presses(self) -> list[Press]:
         """The first presses of each stop, so that one that was pressed often hides none before it."""
         turn = Window(RowNumber(), partition_by=F("stop_id"), order_by=F("pk").asc())
-        presses = Press.objects.filter(stop__run=self.run).select_related("stop").annotate(turn=turn)
+        presses = Press.objects.filter(stop__run=self.run).select_related("stop__step").annotate(turn=turn)
         chosen = presses.order_by("turn", "-stop_id")[:PRESSES]
         return sorted(chosen, key=lambda press: (-press.stop.number, press.pk))
 

@@ -30,6 +30,7 @@ WAITING = (StepStatus.PENDING, StepStatus.RETRY_WAIT, StepStatus.WAITING_APPROVA
 def what_stopped(t: Teller) -> Iterator[Claim]:
     yield from _of_the_stops(t)
     yield from _from_above(t)
+    yield from _of_steps(t)
     yield from _held(t)
     yield from _withheld(t)
     yield from _cleanup(t)
@@ -46,7 +47,8 @@ def _of_the_stops(t: Teller) -> Iterator[Claim]:
     """Each stop that took effect, in its order, with what came of it; then those after the end."""
     rows = t.rows
     if not rows.stops:
-        yield say(f"No stop was requested. {_how_it_ended(t)}", *rows.seqs(*ENDS))
+        none = "The run as a whole was not stopped." if rows.step_stops else "No stop was requested."
+        yield say(f"{none} {_how_it_ended(t)}", *rows.seqs(*ENDS))
     for hold in rows.holds:
         for stop in hold:
             yield from _effective(t, stop)
@@ -67,6 +69,34 @@ def _from_above(t: Teller) -> Iterator[Claim]:
     elif t.rows.held_back:
         since = t.at(t.run.workspace.gate_at)
         yield say(f"The gate of its workspace was shut at {since}. Since then every gate refuses this run.")
+
+
+def _of_steps(t: Teller) -> Iterator[Claim]:
+    """Stops of single steps, while the run went on."""
+    for stop in t.rows.step_stops:
+        step, lines = (
+            stop.step,
+            [line.seq for line in t.rows.all_of("step.stopped") if line.stop_id == stop.pk],
+        )
+        assert step is not None
+        named = f"Stop #{stop.number} was of one step, {quoted(step.name)}"
+        if stop.finished_before:
+            text = f"{named}, which had ended before: no retry of it may begin. The run went on."
+        else:
+            text = f"{named}: since {t.at(stop.gate_at)} nothing more of it may be sent. The run went on."
+        yield say(f"{text}{_came_to(stop, StepStatus(step.status))}", *lines)
+
+
+def _came_to(stop: StopRequest, status: StepStatus) -> str:
+    if stop.finished_before:
+        return ""
+    if status == StepStatus.WITHHELD:
+        return " It was withheld before anything was sent."
+    if status in (StepStatus.CLAIMED, StepStatus.DISPATCHED):
+        return " What was in flight of it has not been reported yet."
+    if status == StepStatus.UNKNOWN:
+        return " How it ended is not known."
+    return f" It ended as {words.STEP[status].word.lower()}."
 
 
 def _effective(t: Teller, stop: StopRequest) -> Iterator[Claim]:

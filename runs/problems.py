@@ -164,6 +164,8 @@ def refused(refusal: Refusal) -> Problem:
         effect_key=refusal.effect_key,
         what_to_do=refusal.what_to_do,
         refusal_count=refusal.count,
+        scope=refusal.scope or None,
+        run_goes_on=refusal.run_goes_on,
     )
 
 

@@ -290,10 +290,13 @@ class PermitAnswer(Out):
 
 
 class LookOut(Out):
-    """The second look. Only "open" means send."""
+    """The second look. Only "open" means send. `run_goes_on`: what shut it holds this step, or effects of its
+    kind, and not the run.
+    """
 
     permit_id: str
     look: Literal["open", "shut", "expired", "ended"]
+    run_goes_on: bool
     run_status: str
     current_version: int
     looked_at: datetime

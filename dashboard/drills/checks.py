@@ -1,0 +1,71 @@
+"""What a drill found: did its situation occur, was it safe, can an operator read it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PASSED, FAILED, INCONCLUSIVE = "passed", "failed", "inconclusive"
+
+
+class NotMade(Exception):
+    """The situation of this drill can't be made here. The text is a sentence for people."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation beside what was observed."""
+
+    what: str
+    expected: str
+    observed: str
+    ok: bool
+
+
+@dataclass
+class Findings:
+    """All checks of one drill. `report`: the address of its run's report. `error`: it broke off, and why."""
+
+    situation: list[Check] = field(default_factory=list)
+    safety: list[Check] = field(default_factory=list)
+    evidence: list[Check] = field(default_factory=list)
+    report: str = ""
+    error: str = ""
+
+    def add(self, kind: str, what: str, expected: object, observed: object, ok: bool | None = None) -> bool:
+        """Note a check of that kind; without `ok`, the two have to be equal. Whether it holds."""
+        holds = expected == observed if ok is None else ok
+        getattr(self, kind).append(Check(what, text_of(expected), text_of(observed), holds))
+        return holds
+
+    @property
+    def result(self) -> str:
+        """Inconclusive unless the situation occurred; then failed if anything was not as it must be."""
+        if not self.situation or not all(check.ok for check in self.situation):
+            return INCONCLUSIVE
+        if not all(check.ok for check in [*self.safety, *self.evidence]):
+            return FAILED
+        whole = self.safety and self.evidence and not self.error
+        return PASSED if whole else INCONCLUSIVE
+
+    @property
+    def why(self) -> str:
+        """One sentence about what was not as expected; empty when it passed."""
+        if self.result == PASSED:
+            return ""
+        kinds = (self.situation,) if self.result == INCONCLUSIVE else (self.safety, self.evidence)
+        for check in (check for kind in kinds for check in kind if not check.ok):
+            return f"{check.what}: expected {check.expected}, observed {check.observed}."
+        return self.error or "It broke off before everything was checked."
+
+    def told(self) -> dict[str, Any]:
+        """The checks as plain values."""
+        kinds = ("situation", "safety", "evidence")
+        return {kind: [asdict(check) for check in getattr(self, kind)] for kind in kinds}
+
+
+def text_of(value: object) -> str:
+    """As it is shown."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

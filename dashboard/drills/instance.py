@@ -1,0 +1,182 @@
+"""The server that a drill runs against: one that is there, or a private one that is started for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from .processes import ROOT, Process, environment
+from .waiting import until
+
+STARTS_WITHIN_S = 90.0
+PERMIT_S = "5"  # so that nobody waits long for the end of a permit
+
+
+class NoInstance(RuntimeError):
+    """There is no server to run drills against. The text says what to do."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Where a server answers, and a token of its workspace for drills. private: it was started for this."""
+
+    url: str
+    token: str
+    private: bool = False
+
+
+@dataclass
+class Private:
+    """A server of our own with its data in `folder`. It may be killed, and its store taken away."""
+
+    folder: Path
+    process: Process | None = None
+    port: int = 0
+    token: str = ""
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def begin(self) -> Instance:
+        """Start it for the first time. Raises NoInstance."""
+        self.store.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.environ = environment(
+            ALLSTOP_DATA=str(self.folder),
+            DATABASE_URL=f"sqlite:///{self.store}/allstop.sqlite3",
+            ALLSTOP_PERMIT_S=PERMIT_S,
+        )
+        self.start()
+        self.token = issue_token(self.environ)[1]
+        return Instance(self.url, self.token, private=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def store(self) -> Path:
+        """The folder of its database, and of nothing else."""
+        return self.folder / "store"
+
+    def start(self) -> None:
+        """Start its server, again or for the first time; returns when it answers. Raises NoInstance."""
+        log = self.folder / f"server-{len(list(self.folder.glob('server-*')))}.log"
+        words = ["manage.py", "up", "--no-demo", "--port", str(self.port), "--data", str(self.folder)]
+        self.process = Process(words, self.environ, log)
+        if self.process.says(r"Allstop is ready at ", STARTS_WITHIN_S) is None:
+            self.process.end()
+            raise NoInstance(f"The private instance did not start:\n{self.process.said()[-1500:]}")
+
+    def kill(self) -> int:
+        """SIGKILL for the server, with its controller inside. Its exit code."""
+        assert self.process is not None
+        return self.process.kill()
+
+    @contextlib.contextmanager
+    def without_store(self) -> Iterator[None]:
+        """The database can't be reached while the block lasts: its folder is not there, in one rename."""
+        away = self.store.with_name("store-away")
+        self.store.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self.store)
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.end(within_s=30)
+
+
+# -- one that is there
+
+
+@contextlib.contextmanager
+def of_data(data: Path) -> Iterator[Instance]:
+    """The embedded instance of that data folder: the one that runs there, or one that is started."""
+    environ = environment(**_given(), ALLSTOP_DATA=str(data.absolute()))
+    url, started = _address(data), None
+    if not url:
+        log = Path(environ["ALLSTOP_DATA"])
+        log.mkdir(parents=True, exist_ok=True)
+        words = ["manage.py", "up", "--no-demo", "--port", "0", "--data", str(log)]
+        started = Process(words, environ, log / "drill-server.log")
+        ready = started.says(r"Allstop is ready at (\S+)", STARTS_WITHIN_S)
+        if ready is None:
+            started.end()
+            raise NoInstance(
+                f"No server runs in {data}, and none could be started:\n{started.said()[-1500:]}"
+            )
+        url = ready.group(1)
+    token_id, token = issue_token(environ)
+    try:
+        yield Instance(url, token)
+    finally:
+        revoke_token(environ, token_id)
+        if started is not None:
+            started.end(within_s=30)
+
+
+def _given() -> dict[str, str]:
+    """What says where the database of a given folder is."""
+    names = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _address(data: Path) -> str:
+    """Where the folder is served now, or nothing."""
+    try:
+        url = (data / "address").read_text().strip()
+        return url if httpx2.get(f"{url}/livez", timeout=5, trust_env=False).status_code == 200 else ""
+    except (OSError, httpx2.RequestError):
+        return ""
+
+
+# -- tokens
+
+
+def issue_token(environ: dict[str, str]) -> tuple[str, str]:
+    """Id and text of a token for the workspace of drills. The server's own program makes it."""
+    return _token_program(environ, "issue")  # type: ignore[return-value]
+
+
+def revoke_token(environ: dict[str, str], token_id: str) -> None:
+    """Nobody gets in with it any more."""
+    with contextlib.suppress(NoInstance):
+        _token_program(environ, "revoke", token_id)
+
+
+def _token_program(environ: dict[str, str], *words: str) -> tuple[str, ...]:
+    command = [sys.executable, "-m", "dashboard.drilling.token", *words]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode:
+        raise NoInstance(f"No token for the workspace of drills was to be had:\n{done.stderr[-1500:]}")
+    return tuple(done.stdout.split())
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(url: str, within_s: float = 5) -> bool:
+    """Whether a server answers there."""
+
+    def alive() -> bool:
+        try:
+            return httpx2.get(f"{url}/livez", timeout=5, trust_env=False).status_code == 200
+        except httpx2.RequestError:
+            return False
+
+    return bool(until(alive, within_s))

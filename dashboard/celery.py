@@ -16,12 +16,13 @@ PERIODIC = {
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
     "forget": {"task": "runs.tasks.forget", "schedule": 600.0},
     "notices": {"task": "dashboard.tasks.tell", "schedule": 2.0},
+    "drills": {"task": "dashboard.tasks.drills", "schedule": 5.0},
     "forget notices": {"task": "dashboard.tasks.forget_notices", "schedule": 3600.0},
 }
-# These talk to providers, and each may take seconds.
+# These talk to providers or carry out a drill, and each may take seconds.
 CALLS = (
     *("effects.tasks.execute", "effects.tasks.check", "effects.tasks.deliver"),
-    *("dashboard.tasks.send_notices", "dashboard.tasks.send_mail"),
+    *("dashboard.tasks.send_notices", "dashboard.tasks.send_mail", "dashboard.tasks.drill"),
 )
 # A tick that nobody took in time is dropped: the next one does the same work.
 BEAT = {name: {**entry, "options": {"expires": 10.0}} for name, entry in PERIODIC.items()}

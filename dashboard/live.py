@@ -36,12 +36,14 @@ def current_user(session_key: str | None) -> User | None:
 
 
 def can_read(user: User, topic: str) -> bool:
-    """Whether the person may see `run:<id>` or `workspace:<id>:runs`; False for any other text."""
+    """Whether the person may see `run:<id>`, `workspace:<id>:runs` or `drills`; False for any other text."""
     match topic.split(":"):
         case ["run", run_id]:
             return access.can_read_run(user, run_id)
         case ["workspace", workspace_id, "runs"]:
             return access.can_read_workspace(user, workspace_id)
+        case ["drills"]:
+            return user.is_active  # of the whole installation: everybody may read them
     return False
 
 

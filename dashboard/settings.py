@@ -19,6 +19,9 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or data.secret_key(ALLSTOP_DATA)
 # Names this server answers to, and the exact origins (scheme, host, port) its pages are opened at.
 ALLOWED_HOSTS = ALLSTOP_HOSTS = env.list("ALLSTOP_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 ALLSTOP_ORIGINS = env.list("ALLSTOP_ORIGINS", default=["http://127.0.0.1:8000", "http://localhost:8000"])
+# Where drills reach this instance from its worker, when neither the address that `up` keeps in the data
+# folder nor an origin above answers there.
+ALLSTOP_SELF_URL = env.str("ALLSTOP_SELF_URL", default="")
 # Exact origins that outbound calls may reach without https and at private addresses.
 ALLSTOP_OUTBOUND_ORIGINS = env.list("ALLSTOP_OUTBOUND_ORIGINS", default=[])
 # The last moment at which a send may begin after its permit, in seconds.

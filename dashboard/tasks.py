@@ -1,11 +1,16 @@
-"""Tasks of this room: issue reports, send notices. Messages are wake-ups; rows are the truth."""
+"""Tasks of this room: issue reports, send notices, carry out drills.
+
+Messages are wake-ups; rows are the truth.
+"""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from dashboard import reports
+from dashboard.drilling import carry, catalogue, line, schedule
 from dashboard.notices import mailing, outbox, sending
+from dashboard.pages.shell import release
 from runs import wake
 from runs.tasks import alone, each, leaving, with_own_connection
 
@@ -65,3 +70,25 @@ def forget_notices() -> None:
     """Delete notices, with the log of their tries, that are older than their time."""
     while not leaving() and outbox.forget():
         pass
+
+
+@shared_task(name="dashboard.tasks.drills")
+@with_own_connection
+@alone
+def drills() -> None:
+    """Ask for drills that are due, end those whose worker is gone, and wake somebody if one waits."""
+    if leaving():
+        return
+    schedule.ask_due(catalogue.NAMES)
+    line.interrupt_silent(release())
+    if line.waits():
+        wake.run_soon(line.TASK)
+
+
+@shared_task(name=line.TASK)
+@with_own_connection
+@alone
+def drill() -> None:
+    """Carry out drills, one after the other, until none stands in line."""
+    while not leaving() and (row := line.begin()):
+        carry.out(row, release())

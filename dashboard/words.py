@@ -69,6 +69,16 @@ RUN = _terms(
     ("ABANDONED", "Abandoned", "st-abandoned", "We no longer wait or act. Outside work may continue."),
 )
 
+DRILL = _terms(
+    ("waiting", "In line", "st-waiting", "It waits for its turn: one drill runs at a time."),
+    ("running", "Running", "st-running", "It runs now."),
+    ("passed", "Passed", "st-confirmed", "Its situation occurred; safety and evidence were as they must be."),
+    ("failed", "Failed", "st-failed", "Its situation occurred, and something was not as it must be."),
+    ("inconclusive", "Inconclusive", "st-unknown", "Its situation could not be made, so it shows nothing."),
+    ("interrupted", "Interrupted", "st-none", "It was not carried to its end, so it shows nothing."),
+    ("never", "Never run", "st-before", "Nobody has run it here."),
+)
+
 OUTCOME = _terms(
     ("not ended", "Not ended", "st-flight", "The run has not ended."),
     ("abandoned", "Abandoned", "st-abandoned", "We no longer wait or act. Outside work may continue."),

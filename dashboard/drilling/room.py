@@ -41,8 +41,13 @@ def let_in(user: User, role: str = Role.VIEWER) -> None:
 
 def give_token(name: str, minutes: float = TOKEN_MINUTES) -> tuple[Token, str]:
     """A token for one drill, and its text, which is kept nowhere."""
-    given = {"name": name, "scopes": list(SCOPES), "days": minutes / A_DAY}
-    return people.issue_token(actor=SET_UP, workspace_id=workspace().pk, **given)
+    return people.issue_token(
+        actor=SET_UP,
+        workspace_id=workspace().pk,
+        name=name,
+        scopes=list(SCOPES),
+        days=minutes / A_DAY,
+    )
 
 
 def take_token(token_id: str) -> None:

@@ -103,7 +103,7 @@ def _nav(current: str, workspace: Workspace | None, waiting: int | None) -> list
     entries = [("runs", "Runs", 0)]
     entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
-    entries += [("notices", "Notices", 0)]
+    entries += [("notices", "Notices", 0), ("drills", "Drills", 0)]
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
 
 

@@ -8,6 +8,7 @@ from django.urls import URLPattern, path
 from dashboard.pages import (
     choose,
     deadline,
+    drills,
     evidence,
     files,
     first_run,
@@ -39,6 +40,10 @@ urlpatterns: list[URLPattern] = [
     path("theme", home.theme, name="theme"),
     path("help", home.help_page, name="help"),
     path("problems/<str:name>", problems.problem_page, name="problem"),
+    path("drills/", drills.drills_page, name="drills"),
+    path("drills/run", drills.run_page, name="run-drills"),
+    path("drills/schedule", drills.schedule_page, name="schedule-drills"),
+    path("drills/<str:name>/", drills.drill_page, name="drill"),
     path("first-run", first_run.first_run, name="first-run"),
     path("first-run/start", first_run.start_demo, name="start-demo"),
     path("password", password.password_page, name="password"),

@@ -75,6 +75,12 @@ def chip(term: Term) -> SafeString:
     return format_html('<span class="st {}">{}{}</span>', term.css, icon(term.icon), term.word)
 
 
+@register.simple_tag
+def drill_mark() -> SafeString:
+    """The mark of everything that a drill made."""
+    return mark_safe('<b class="stamp stamp-drill">DRILL</b>')
+
+
 @register.simple_tag(takes_context=True)
 def theme(context: dict[str, Any]) -> SafeString:
     """` data-theme="dark"` from the cookie; nothing when the system decides."""

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from runs import gate, gates, wake
+from runs import gate, scopes, wake
 from runs.access import SYSTEM, Actor, NotFound, demand
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
@@ -31,6 +31,7 @@ from runs.guard import (
     refuse,
     scopes_open,
     view,
+    watched,
     why_not,
     why_not_deliver,
 )
@@ -121,7 +122,8 @@ def queue(ask: Ask, message: Message) -> Queued | Refusal:
     Raises NotFound, NotAllowed, BadTarget, DeliveryKeyReused.
     """
     check_target(message)
-    return _queue(replace(ask, boundary=Boundary.DELIVER, effect_key=message.key), message)
+    asked = replace(ask, boundary=Boundary.DELIVER, op_class=OperationClass.DELIVERY, effect_key=message.key)
+    return _queue(asked, message)
 
 
 def check_target(message: Message) -> None:
@@ -161,6 +163,7 @@ def _queue(ask: Ask, message: Message) -> Queued | Refusal:
         return refuse(run, ask, reason, Boundary.DELIVER)
     made = _insert(run, message)
     record(run, line_of(made, ask.actor.id, ask.worker), last_seq=now.last_seq)
+    watched(run, ask, now)
     _wake(made)
     return Queued(Delivery.objects.get(pk=made.pk), created=True)
 
@@ -199,7 +202,8 @@ def retry(*, actor: Actor, delivery_id: str, worker: str = "") -> Delivery | Ref
     """
     found = find(delivery_id)
     run = lock_run(found.run_id)
-    asked: dict[str, Any] = {"boundary": Boundary.DELIVER, "effect_key": found.key}
+    asked: dict[str, Any] = {"boundary": Boundary.DELIVER, "op_class": OperationClass.DELIVERY}
+    asked["effect_key"] = found.key
     ask = Ask(run.pk, actor, worker, run.cancel_version, **asked)
     now = view(run, ask)
     delivery = find(delivery_id)
@@ -212,6 +216,7 @@ def retry(*, actor: Actor, delivery_id: str, worker: str = "") -> Delivery | Ref
         return refuse(run, ask, reason, Boundary.DELIVER)
     Delivery.queue_again(delivery, run.cancel_version, _turn(delivery.channel))
     record(run, line_of(delivery, actor.id, worker, again=True), last_seq=now.last_seq)
+    watched(run, ask, now)
     _wake(delivery)
     return find(delivery_id)
 
@@ -307,7 +312,7 @@ def let_go(delivery_id: str) -> bool:
     if may_go or delivery.state != DeliveryState.QUEUED:
         return False
     Delivery.withhold(delivery)
-    stop = gates.standing_stops(run.workspace_id).first()
+    stop = scopes.stop_above(run, lambda: None)
     record(run, line_of(delivery, SYSTEM.id, stop_id=stop.pk if stop else ""))
     close.tell(run)
     return True

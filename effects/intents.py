@@ -23,6 +23,7 @@ from runs.guard import (
     lock_run,
     refuse,
     view,
+    watched,
     why_not,
     why_not_step,
 )
@@ -258,6 +259,7 @@ def _ask_gate(ask: Ask, intent: EffectIntent) -> Opened | Known | Refusal:
         ask,
         boundary=gate.boundary_of(intent.op_class),
         op_class=intent.op_class,
+        kind=intent.new.kind,
         effect_key=intent.new.key,
         step_name=ask.step_name or intent.new.title,
     )
@@ -274,8 +276,8 @@ def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:
     """
     run = find_run(ask.actor, ask.run_id, "write")
     intent = intent_for(run.workspace_id, new, ask.actor)
-    asked = replace(ask, effect_key=new.key, op_class=intent.op_class, step_name=ask.step_name or new.title)
-    return _declare(asked, intent)
+    named: dict[str, Any] = {"effect_key": new.key, "op_class": intent.op_class, "kind": new.kind}
+    return _declare(replace(ask, **named, step_name=ask.step_name or new.title), intent)
 
 
 @verb
@@ -295,6 +297,7 @@ def _declare(ask: Ask, intent: EffectIntent) -> Effect | Known | Refusal:
     effect, line = intent.declared(run, step.pk)
     record(run, line, last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
+    watched(run, ask, now)
     fresh: Effect = Effect.objects.get(pk=effect.pk)
     return fresh
 

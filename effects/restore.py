@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Exists, F, OuterRef, Q
 
-from runs import drain, gates, stops
+from runs import drain, scopes, stops
 from runs.access import Actor
 from runs.evidence import Line, record
 from runs.guard import lock_run
@@ -28,7 +28,7 @@ from runs.models import (
     StopRequest,
     Workspace,
 )
-from runs.presses import Wish
+from runs.presses import STRENGTH, SUPERSEDED, Wish
 from runs.store import database_time
 
 from . import reviews
@@ -38,7 +38,7 @@ from .settle import line_of, lose
 
 LEAP = 1_000_000  # no version that anybody was given since the backup is as high
 HELD = (RunStatus.ACTIVE, RunStatus.PAUSING)
-RESTORER = Actor("system:restore", via=gates.RESTORED)
+RESTORER = Actor("system:restore", via=scopes.RESTORED)
 WHY = "in progress when the backup was taken"
 GIVEN_BEFORE = "given before the backup was restored; it may have been used since"
 SLICE = 200
@@ -71,26 +71,36 @@ def put_to_rest(restore: Restore, before: Before) -> Tally:
         tally.gates.append(stop)
         for run_id in _concerned(workspace):
             _rest(lock_run(run_id), stop, restore, before.versions.get(run_id, 0), tally)
+        _is_fenced(stop)
     return tally
 
 
 def _shut(workspace: Workspace, restore: Restore, epoch: int) -> StopRequest:
-    earlier = list(gates.standing_stops(workspace.pk))
+    earlier = list(scopes.stops_of(workspace).filter(scopes.in_force()))
     told = {"taken_at": restore.taken_at.isoformat(), "digest": restore.digest}
     note = f"backup of {restore.taken_at:%Y-%m-%d %H:%M:%S} UTC"
-    wish = Wish(mode=Mode.PAUSE, reason=gates.RESTORED, note=note)
-    stop = gates.shut_gate(workspace, RESTORER, wish, database_time(), epoch=epoch + 1)
-    shut = {"mode": stop.mode, "reason": stop.reason, "epoch": workspace.epoch}
+    wish = Wish(mode=_mode(earlier), reason=scopes.RESTORED, note=note)
+    stop = scopes.shut_gate(workspace, workspace, RESTORER, wish, database_time(), epoch=epoch + 1)
     lines = [
         Line("backup.restored", RESTORER.id, told, stop_id=stop.pk),
-        Line("gate.shut", RESTORER.id, shut, stop_id=stop.pk),
+        scopes.shut_line(workspace, stop, RESTORER, wish),
     ]
     for one in earlier:
-        StopRequest.objects.filter(pk=one.pk).update(superseded_by=stop)
-        stops.close(one, "superseded")
-        lines.append(Line("stop.superseded", RESTORER.id, {"by": stop.pk}, stop_id=one.pk))
+        lines += [*scopes.void_wish(one, RESTORER), scopes.supersede(one, stop, SUPERSEDED)]
     record(workspace, *lines)
     return stop
+
+
+def _mode(earlier: list[StopRequest]) -> str:
+    """A pause, or what was asked for before and stands: a cancel that reached half its runs goes on."""
+    modes = [stop.mode for stop in earlier if not stop.observes]
+    return max([Mode.PAUSE, *modes], key=lambda mode: STRENGTH[mode])
+
+
+def _is_fenced(stop: StopRequest) -> None:
+    """Each run was held by the restore itself; what a stronger mode means for it is still to come."""
+    if stop.mode == Mode.PAUSE:
+        StopRequest.objects.filter(pk=stop.pk).update(fenced_at=database_time())
 
 
 def _concerned(workspace: Workspace) -> Iterator[str]:

@@ -25,7 +25,7 @@ from django.db.models.functions import Cast
 from runs import gate, retries
 from runs.access import EXECUTOR, Actor
 from runs.guard import BLIND, FORGOTTEN, UNVERIFIED, USED_UP, Ask, Refusal, view
-from runs.models import Evidence, Permit, Run, Step, StepStatus
+from runs.models import Boundary, Evidence, Permit, Run, Step, StepStatus
 from runs.store import after
 
 from .intents import may_retry
@@ -106,7 +106,8 @@ def plan(run: Run, step: Step) -> None:
     pause = pause_of(effects)
     if pause is None:
         return
-    ask = Ask(run.pk, EXECUTOR, "", step.claim_version or run.cancel_version, step_id=step.pk)
+    seen = step.claim_version or run.cancel_version
+    ask = Ask(run.pk, EXECUTOR, "", seen, boundary=Boundary.RETRY, step_id=step.pk)
     now = view(run, ask)
     if now.step is not None and now.step.status == StepStatus.FAILED:
         retries.schedule(run, ask, now, pause, {BLIND: may_retry(), **by_itself(pause)})

@@ -7,13 +7,25 @@ from typing import Any
 
 from django.db.models import F
 
-from . import children, counts, stops
+from . import children, counts, refusals, scopes, stops
 from .access import Actor, demand, demand_workspace
 from .evidence import Line, canonical, digest, record
-from .gates import standing_stops
 from .guard import STOPPED, Refusal
-from .models import Boundary, Gate, Run, RunStatus, Session, User, Worker, Workspace
+from .models import (
+    Boundary,
+    Gate,
+    Policy,
+    Reach,
+    Run,
+    RunStatus,
+    Session,
+    StopRequest,
+    User,
+    Worker,
+    Workspace,
+)
 from .models import Refusal as RefusalRow
+from .policies import over as policies_over
 from .store import Now, after, verb
 
 
@@ -80,14 +92,18 @@ def _admit(
     demand_workspace(actor, "write", workspace_id)
     assert workspace is not None  # demand_workspace answered for its absence
     session = _lock_session(workspace, new.session)
-    if workspace.gate != Gate.OPEN or (session is not None and session.gate != Gate.OPEN):
-        return _refuse_admission(actor, workspace, new, worker)
-    above = children.lock_ancestors(actor, workspace, new.parent)
-    waiting, over = stops.waiting_for(workspace, new.key).first(), children.inherited(above)
+    policies = _policies(workspace, new)
+    above = [scope for scope in (workspace, session, *policies) if scope is not None]
+    shut = next((scope for scope in above if scope.gate != Gate.OPEN), None)
+    if shut is not None:
+        return _refuse_admission(actor, workspace, new, worker, scopes.standing_stop(shut))
+    ancestors = children.lock_ancestors(actor, workspace, new.parent)
+    waiting, over = stops.waiting_for(workspace, new.key).first(), children.inherited(ancestors)
     mode = children.mode_at_birth(waiting, over)
     born = stops.BORN[mode] if mode else RunStatus.ACTIVE  # never ACTIVE when a stop holds it
-    run = _insert(workspace, session, new, owner, born, above[-1] if above else None)
+    run = _insert(workspace, session, policies, new, owner, born, ancestors[-1] if ancestors else None)
     record(run, _admitted(run, actor, worker), *children.born_under(run, waiting, over), last_seq=0)
+    _watched(run)
     if worker:
         Worker.objects.create(run=run, name=worker)
     return Admitted(Run.objects.get(pk=run.pk), created=True)
@@ -105,9 +121,24 @@ def _lock_session(workspace: Workspace, key: str) -> Session | None:
     return Session.objects.select_for_update(no_key=True).get(workspace=workspace, key=key)
 
 
+def _policies(workspace: Workspace, new: NewRun) -> list[Policy]:
+    """The policies that withhold runs with these labels; a run keeps their epochs. Those of effects bump
+    nothing, so a run outlives their gates. Read after the workspace's lock, which each change
+    of their gates holds too."""
+    return policies_over(workspace.pk, new.labels, reach=Reach.RUNS)
+
+
+def _watched(run: Run) -> None:
+    """It was let in: count it for each stop that only observes and would have refused it."""
+    for stop in scopes.observing(run.workspace_id):
+        if scopes.would_hold(stop, run, sends=False):
+            refusals.would_refuse(stop, Boundary.ADMIT)
+
+
 def _insert(
     workspace: Workspace,
     session: Session | None,
+    policies: list[Policy],
     new: NewRun,
     owner: User | None,
     born: str,
@@ -131,6 +162,7 @@ def _insert(
         status=born,
         admitted_epoch=workspace.epoch,
         session_epoch=session.epoch if session else None,
+        policy_epochs={policy.pk: policy.epoch for policy in policies},
         last_heard_at=Now(),
         ended_at=Now() if born == RunStatus.ABANDONED else None,
         silent_at=after(new.silent_after_s),
@@ -150,16 +182,27 @@ def _admitted(run: Run, actor: Actor, worker: str) -> Line:
     )
 
 
-def _refuse_admission(actor: Actor, workspace: Workspace, new: NewRun, worker: str) -> Refusal:
-    """Recorded in the workspace: one row with its count, of which only the first is evidence."""
-    same = {"workspace": workspace, "boundary": Boundary.ADMIT, "reason": STOPPED, "run_key": new.key}
+def _refuse_admission(
+    actor: Actor, workspace: Workspace, new: NewRun, worker: str, stop: StopRequest | None
+) -> Refusal:
+    """Recorded in the workspace: one row for a stop with its count, of which only the first is evidence."""
+    same: dict[str, Any] = {
+        "workspace": workspace,
+        "boundary": Boundary.ADMIT,
+        "reason": STOPPED,
+        "run_key": new.key,
+    }
+    same["stop"] = stop
     rows = RefusalRow.objects.filter(run__isnull=True, **same)
     if rows.update(count=F("count") + 1, last_at=Now()):
         count = rows.values_list("count", flat=True).get()
     else:
         count, told = 1, {"reason": STOPPED, "run_key": new.key}
-        line = Line("admit.refused", actor.id, told, boundary=Boundary.ADMIT, worker=worker)
+        behind = stop.pk if stop else ""
+        line = Line("admit.refused", actor.id, told, boundary=Boundary.ADMIT, worker=worker, stop_id=behind)
         RefusalRow.objects.create(**same, worker=worker, evidence_seq=record(workspace, line))
     counts.refused(Boundary.ADMIT, STOPPED)
-    stop = standing_stops(workspace.pk).first()
-    return Refusal(STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None, count=count)
+    scope = stop.scope if stop else ""
+    return Refusal(
+        STOPPED, Boundary.ADMIT, None, None, "", stop.pk if stop else None, count=count, scope=scope
+    )

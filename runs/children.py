@@ -22,7 +22,6 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from . import scopes, stops, wake
 from .access import SYSTEM, Actor, NotFound, demand
 from .evidence import Line, record
-from .gates import RESTORED, SCOPE
 from .guard import ENDED
 from .models import (
     FINAL,
@@ -37,6 +36,7 @@ from .models import (
     Workspace,
 )
 from .presses import RESUMED, STRENGTH, StopAnswer, Wish, close, due_at, record_press, record_stop, stop_of
+from .scopes import RESTORED
 from .store import alongside, database_time, stop_verb
 from .waiting import bind, supersede
 
@@ -97,7 +97,7 @@ def _of_a_restore(run: Run) -> StopRequest | None:
     """What holds a run that a restore paused, which has no stop of its own."""
     if run.status != RunStatus.PAUSED:
         return None
-    rows = StopRequest.objects.filter(workspace_id=run.workspace_id, scope=SCOPE, via=RESTORED)
+    rows = StopRequest.objects.filter(workspace_id=run.workspace_id, scope=ScopeKind.WORKSPACE, via=RESTORED)
     return rows.order_by("-number").first()
 
 

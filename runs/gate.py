@@ -15,7 +15,7 @@ from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRe
 from django.db.models.expressions import Combinable
 
 from . import cleanup as cleanup_guard
-from . import receipts
+from . import policies, receipts
 from .access import NotFound
 from .evidence import Line, record
 from .guard import (
@@ -39,11 +39,24 @@ from .guard import (
     policies_open,
     refuse,
     view,
+    watched,
     why_not,
     why_not_deliver,
     why_not_step,
 )
-from .models import BUSY, Boundary, OperationClass, Permit, PermitState, Run, RunStatus, Step, StepStatus
+from .models import (
+    BUSY,
+    Boundary,
+    OperationClass,
+    Permit,
+    PermitState,
+    Policy,
+    Reach,
+    Run,
+    RunStatus,
+    Step,
+    StepStatus,
+)
 from .retries import fall_due as fall_due  # the boundary retry is crossed here, like the others
 from .retries import retry as retry
 from .store import Now, after, verb
@@ -71,6 +84,7 @@ def claim(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     _claim(step, ask, _token())
     record(run, *[_of_step(kind, ask, step) for kind in kinds], last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
+    watched(run, ask, now)
     return Step.objects.get(pk=step.pk)
 
 
@@ -88,6 +102,7 @@ def register(ask: Ask, *, cleanup: bool = False) -> Step | Refusal:
     step = new_step(run, ask, cleanup=cleanup)
     record(run, _of_step("step.registered", ask, step), last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
+    watched(run, ask, now)
     return Step.objects.get(pk=step.pk)
 
 
@@ -184,6 +199,7 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     subject, lines = intent.opened(run, permit, now.seen)
     record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
+    watched(run, ask, now)
     return Opened(permit, step, subject)
 
 
@@ -331,6 +347,7 @@ def _open(run: Run, ask: Ask, step: Step, guard: str) -> Permit:
         boundary=ask.boundary,
         guard=guard,
         op_class=ask.op_class,
+        kind=ask.kind,
         effect_key=ask.effect_key,
         attempt=step.attempt,
         seen_version=ask.seen_version,
@@ -391,6 +408,7 @@ def look(permit_id: str, token: str) -> Look:
             version=F("run__cancel_version"),
             policies=F("run__policy_epochs"),
             stopped=F("step__stopped_at"),
+            a_policy_shut=policies.any_shut(OuterRef("run__workspace_id")),
         )
         .first()
     )
@@ -398,12 +416,22 @@ def look(permit_id: str, token: str) -> Look:
         raise NotFound("permit")
     seen: Any = row
     answer, goes_on = "open", False
+    held = _policy_above(row) if seen.gate and seen.a_policy_shut else None
     if row.state != PermitState.OPEN:
         answer = "ended"
     elif not seen.gate or not (row.guard == cleanup_guard.CLEANUP or policies_open(seen.policies)):
         answer = "shut"
+    elif held is not None:
+        answer, goes_on = "shut", held.reach == Reach.EFFECTS
     elif seen.stopped is not None:
         answer, goes_on = "shut", True
     elif row.permit_until <= seen.looked_at:
         answer = "expired"
     return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until, goes_on)
+
+
+def _policy_above(permit: Permit) -> Policy | None:
+    """The shut policy that withholds what this permit is for; cleanup goes on under any scope."""
+    if permit.guard == cleanup_guard.CLEANUP:
+        return None
+    return policies.withholding(permit.run, permit.kind, permit.op_class)

@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, Max, OuterRef, Q, Subquery
 
-from . import counts, receipts
+from . import counts, policies, receipts, refusals, scopes
 from .access import Actor, NotFound, demand_granted, granted
 from .evidence import Line, record
-from .gates import standing_stops
 from .models import (
     Boundary,
     Evidence,
@@ -23,6 +22,7 @@ from .models import (
     OperationClass,
     Permit,
     Policy,
+    Reach,
     Run,
     RunStatus,
     ScopeKind,
@@ -114,6 +114,7 @@ class Ask:
     seen_version: int
     boundary: str = Boundary.DISPATCH
     op_class: str = OperationClass.EXTERNAL_WRITE
+    kind: str = ""  # of the effect, if it is one
     step_id: str = ""
     claim_token: str = ""
     step_key: str = ""
@@ -167,12 +168,16 @@ class NoIntent:
 
 @dataclass
 class View:
-    """What one statement after the lock saw: step, scopes, newest line, and the intent's own."""
+    """What one statement after the lock saw: step, scopes, newest line, and the intent's own.
+
+    `scopes_open`: no scope above withholds this. `observed`: a stop that only counts is in force here.
+    """
 
     step: Step | None
     scopes_open: bool
     last_seq: int
     seen: dict[str, Any] = field(default_factory=dict)
+    observed: bool = False
 
 
 def lock_run(run_id: str) -> Run:
@@ -219,6 +224,8 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None, action: str = 
     """
     asked = {
         "scopes_open": scopes_open(run),
+        "a_policy_shut": policies.any_shut(run.workspace_id),
+        "observed": scopes.any_observing(run.workspace_id),
         "last_seq": _newest_line(run),
         **granted(ask.actor, run.workspace_id),
         **receipts.question(ask),
@@ -239,7 +246,30 @@ def view(run: Run, ask: Ask, extra: dict[str, Any] | None = None, action: str = 
         )
         step = Step.objects.get(pk=seen["step_pk"]) if seen["step_pk"] else None
     demand_granted(ask.actor, action, run, seen)
-    return View(step, bool(seen["scopes_open"]), seen["last_seq"] or 0, seen)
+    is_open = bool(seen["scopes_open"]) and not (seen["a_policy_shut"] and _withheld(run, ask, step))
+    return View(step, is_open, seen["last_seq"] or 0, seen, bool(seen["observed"]))
+
+
+SENDS = (Boundary.MODEL, Boundary.DISPATCH, Boundary.RETRY, Boundary.ACT, Boundary.DELIVER)
+
+
+def _withheld(run: Run, ask: Ask, step: Step | None) -> Policy | None:
+    """The shut policy that withholds what is asked; a retry is of the kinds that its step sent before."""
+    kinds = {(ask.kind, ask.op_class)}
+    if ask.boundary == Boundary.RETRY and step is not None:
+        kinds = {("", step.op_class), *Permit.objects.filter(step=step).values_list("kind", "op_class")}
+    sends = ask.boundary in SENDS
+    found = (policies.withholding(run, kind, op_class, sends=sends) for kind, op_class in sorted(kinds))
+    return next((policy for policy in found if policy is not None), None)
+
+
+def watched(run: Run, ask: Ask, now: View) -> None:
+    """It was let through: count it for each stop that only observes and would have refused it."""
+    if not now.observed:
+        return
+    for stop in scopes.observing(run.workspace_id):
+        if scopes.would_hold(stop, run, ask.kind, ask.op_class, sends=ask.boundary in SENDS):
+            refusals.would_refuse(stop, ask.boundary, run)
 
 
 def why_not(run: Run, seen_version: int, is_open: bool) -> str | None:
@@ -282,15 +312,16 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         "carried_version": ask.seen_version,
         "current_version": run.cancel_version,
     }
-    rows = RefusalRow.objects.filter(run=run, **same)
+    stop = _stop_behind(run, ask, reason, step)
+    due_to = stop if reason in BY_A_STOP else None
+    rows = RefusalRow.objects.filter(run=run, stop=due_to, **same)
     if rows.update(count=F("count") + 1, last_at=Now()):
         count = rows.values_list("count", flat=True).get()
     else:
         count = 1
-        _first_refusal(run, ask, same, step)
+        _first_refusal(run, ask, same, step, due_to)
     counts.refused(boundary, reason)
     receipts.refused_at(run, ask, boundary)
-    stop = _stop_behind(run, reason, step)
     scope = stop.scope if stop and reason == STOPPED else ""
     return Refusal(
         reason,
@@ -303,16 +334,25 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         ask.effect_key,
         count,
         scope,
-        run_goes_on=scope == ScopeKind.STEP,
+        run_goes_on=_goes_on(stop) if scope else False,
     )
 
 
-def _stop_behind(run: Run, reason: str, step: Step | None) -> StopRequest | None:
-    """The stop that a refused worker is told of: its run's own, else the one that holds the gate above, or
+BY_A_STOP = (STOPPED, STALE)  # what a stop is counted for
+
+
+def _goes_on(stop: StopRequest | None) -> bool:
+    """Whether what was refused is one step, or one kind of effect: other work of the run may begin."""
+    of_effects = stop is not None and stop.policy is not None and stop.policy.reach == Reach.EFFECTS
+    return of_effects or (stop is not None and stop.scope == ScopeKind.STEP)
+
+
+def _stop_behind(run: Run, ask: Ask, reason: str, step: Step | None) -> StopRequest | None:
+    """The stop that a refused worker is told of: its run's own, else the one that holds a gate above, or
     the one of its step."""
     stop = stop_of(run)
     if stop is None and reason == STOPPED:
-        stop = standing_stops(run.workspace_id).first() or _stop_of_step(step)
+        stop = scopes.stop_above(run, lambda: _withheld(run, ask, step)) or _stop_of_step(step)
     return stop or stops_in_order(run).first()
 
 
@@ -322,7 +362,9 @@ def _stop_of_step(step: Step | None) -> StopRequest | None:
     return StopRequest.objects.filter(step=step, scope=ScopeKind.STEP).first()
 
 
-def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) -> None:
+def _first_refusal(
+    run: Run, ask: Ask, same: dict[str, Any], step: Step | None, stop: StopRequest | None
+) -> None:
     line = Line(
         f"{same['boundary']}.refused",
         ask.actor.id,
@@ -340,6 +382,7 @@ def _first_refusal(run: Run, ask: Ask, same: dict[str, Any], step: Step | None) 
         step_name=step.name if step else ask.step_name,
         worker=ask.worker,
         evidence_seq=record(run, line),
+        stop=stop,
         **same,
     )
 

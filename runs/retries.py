@@ -23,6 +23,7 @@ from .guard import (
     lock_run,
     refuse,
     view,
+    watched,
     why_not,
     why_not_step,
 )
@@ -66,6 +67,7 @@ def schedule(
     step: Step = Step.objects.get(pk=ask.step_id)
     told = {"due_at": step.due_at.isoformat() if step.due_at else "", "tried": step.attempt}
     record(run, _line("retry.scheduled", ask, told | ({"reason": decision} if decision else {})))
+    watched(run, ask, now)
     return step
 
 
@@ -94,6 +96,7 @@ def fall_due(ask: Ask) -> Step | Known | Refusal:
 
     A timer that is early, or fires again, finds nothing to do: Known, and nothing is recorded.
     """
+    ask = replace(ask, boundary=Boundary.RETRY)
     run = lock_run(ask.run_id)
     now = view(run, ask)
     rows = Step.objects.filter(pk=ask.step_id, due_at__lte=Now())
@@ -105,4 +108,5 @@ def fall_due(ask: Ask) -> Step | Known | Refusal:
     if reason is not None:
         return refuse(run, ask, reason, Boundary.RETRY, now.step)
     record(run, _line("retry.due", ask), last_seq=now.last_seq)
+    watched(run, ask, now)
     return Step.objects.get(pk=ask.step_id)

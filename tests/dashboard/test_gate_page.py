@@ -11,7 +11,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from effects.drain import drain_run
-from runs import access, gates
+from runs import access, gates, scopes
 from runs.models import Press, Restore, StopRequest, Workspace
 from runs.presses import Wish
 from runs.store import database_time
@@ -131,7 +131,7 @@ def test_a_press_that_the_store_does_not_answer_says_loudly_that_it_is_not_recor
 def test_after_a_restore_an_admin_opens_and_pages_say_what_is_missing(world: World) -> None:
     run = world.run()
     restorer, wish = access.Actor("system:restore", via="restore"), Wish(mode="pause", reason="restore")
-    gates.shut_gate(world.workspace, restorer, wish, database_time())
+    scopes.shut_gate(world.workspace, world.workspace, restorer, wish, database_time())
     taken_at = datetime(2026, 11, 29, 12, tzinfo=UTC)
     Restore.objects.create(taken_at=taken_at, restored_at=database_time(), digest="d")
     bob, erin = browser(world.bob), browser(an_admin(world))

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from runs import stops
+from runs import policies, scopes, stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import FINAL, Gate, Policy, Run, RunStatus, Session, StopRequest, Workspace
+from runs.models import FINAL, Gate, Policy, Reach, Run, RunStatus, Session, StopRequest, Workspace
 from runs.store import after, verb
 
 from . import close, delivery_moves, four_eyes, reviews
@@ -203,37 +203,31 @@ def _why_not(run: Run, old: bool, shut: str, items: list[Item]) -> str | None:
 
 def shut_scope(run: Run) -> str:
     """The first scope above a run that is shut, in words; "" when all are open. Read without a lock."""
-    return _shut(_scopes(run))
+    return _shut(_scopes(run, run.workspace))
 
 
-def _scopes(run: Run, *, lock: bool = False) -> list[Any]:
-    """The policies, the workspace and the session of a run, in the order in which they are locked."""
-    found: list[Any] = []
-    for model, ids in (
-        (Policy, list(run.policy_epochs)),
-        (Workspace, [run.workspace_id]),
-        (Session, [run.session_id] if run.session_id else []),
-    ):
-        if ids:
-            rows: Any = model._default_manager.filter(pk__in=ids).order_by("pk")
-            found += rows.select_for_update(no_key=True) if lock else rows
-    return found
+def _scopes(run: Run, workspace: Workspace) -> list[scopes.Scope]:
+    """What holds a whole run: its policies by now, its workspace and its session. A policy of effects
+    withholds no run."""
+    above: list[scopes.Scope] = [*policies.over(run.workspace_id, run.labels, reach=Reach.RUNS), workspace]
+    return above + ([Session.objects.get(pk=run.session_id)] if run.session_id else [])
 
 
-def _shut(scopes: list[Any]) -> str:
-    shut = next((scope for scope in scopes if scope.gate != Gate.OPEN), None)
+def _shut(above: list[scopes.Scope]) -> str:
+    shut = next((scope for scope in above if scope.gate != Gate.OPEN), None)
     return f"{type(shut).__name__} “{shut}”" if shut is not None else ""
 
 
 def _lock_scopes(run_id: str) -> tuple[dict[str, Any], str]:
-    """Lock the scopes above a run; their epochs, and the name of one that is shut."""
+    """The epochs of the scopes above a run, and the name of one that is shut.
+
+    The workspace's lock is enough: nobody changes a gate in it without that lock.
+    """
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
         raise NotFound("run")
-    scopes = _scopes(run, lock=True)
-    policies = {scope.pk: scope.epoch for scope in scopes if isinstance(scope, Policy)}
-    named = {type(scope): scope.epoch for scope in scopes}
-    epochs = {"admitted_epoch": named[Workspace], "policy_epochs": policies}
-    if run.session_id:
-        epochs["session_epoch"] = named[Session]
-    return epochs, _shut(scopes)
+    above = _scopes(run, Workspace.objects.select_for_update(no_key=True).get(pk=run.workspace_id))
+    named = {type(scope): scope.epoch for scope in above}
+    held = {scope.pk: scope.epoch for scope in above if isinstance(scope, Policy)}
+    epochs = {"admitted_epoch": named[Workspace], "policy_epochs": held}
+    return epochs | ({"session_epoch": named[Session]} if run.session_id else {}), _shut(above)

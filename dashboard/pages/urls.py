@@ -6,7 +6,9 @@ from allauth.account.views import LoginView, LogoutView, ReauthenticateView
 from django.urls import URLPattern, path
 
 from dashboard.pages import (
+    bulk,
     choose,
+    coverage,
     deadline,
     drills,
     evidence,
@@ -18,6 +20,7 @@ from dashboard.pages import (
     notices,
     password,
     people,
+    policies,
     problems,
     report,
     resume,
@@ -26,6 +29,7 @@ from dashboard.pages import (
     rules,
     run,
     runs,
+    scope_report,
     stop,
     tokens,
 )
@@ -67,7 +71,13 @@ urlpatterns: list[URLPattern] = [
     path("reviews/<str:review_id>/approve", reviews.approve, name="approve-review"),
     path("reviews/<str:review_id>/reject", reviews.reject, name="reject-review"),
     path("reviews/<str:review_id>/revoke", reviews.revoke, name="revoke-approval"),
+    path("stops/<str:stop_id>/report", scope_report.scope_report_page, name="stop-report"),
+    path("stops/<str:stop_id>/report.json", scope_report.scope_report_json, name="stop-report-json"),
+    path("policies/", policies.policies_page, name="policies"),
+    path("policies/<str:policy_id>", policies.policy_page, name="policy"),
+    path("coverage", coverage.coverage_page, name="coverage"),
     path("runs/", runs.runs_page, name="runs"),
+    path("runs/stop", bulk.bulk_page, name="bulk-stop"),
     path("runs/<str:run_id>/", run.run_page, name="run"),
     path("runs/<str:run_id>/stop", stop.stop_page, name="stop"),
     path("runs/<str:run_id>/stop/preview", stop.stop_preview, name="stop-preview"),

@@ -1,0 +1,72 @@
+"""The runs of a stop of many, a page at a time: each with what the stop came to there, and its report."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from django.db.models import Count
+from django.urls import reverse
+
+from dashboard import words
+from dashboard.scope_words import RESULT
+from effects import delivery_moves
+from effects.close import outcome
+from effects.models import Effect
+from runs.models import INCONSEQUENTIAL, Permit, StopPart, StopRequest
+
+from .scope_model import PartRow
+from .scope_rows import EVER_SENT, KNOWN, WITHOUT_A_STOP
+
+PAGE = 50
+
+
+def page_of(
+    stop: StopRequest, cursor: str = "", result: str = "", limit: int = PAGE
+) -> tuple[list[PartRow], str | None]:
+    """The next runs, newest first, and the cursor after them (None: no more). Four queries.
+
+    The cursor is the id of the last run that was shown; anything else begins anew.
+    """
+    rows = StopPart.objects.filter(stop=stop).select_related("run", "run__workspace", "run_stop")
+    if result:
+        rows = rows.filter(result=result)
+    if cursor:
+        rows = rows.filter(run__lt=cursor)
+    found = list(rows.order_by("-run")[: limit + 1])
+    more = found[limit - 1].run_id if len(found) > limit else None
+    return _rows(found[:limit]), more
+
+
+def _rows(parts: list[StopPart]) -> list[PartRow]:
+    ids = [part.run_id for part in parts]
+    settled: dict[str, Counter[str]] = defaultdict(Counter)
+    counts = Effect.objects.filter(run__in=ids).order_by().values_list("run", "settlement")
+    for run_id, state, number in counts.annotate(n=Count("pk")):
+        settled[run_id][state] = number
+    messages = delivery_moves.states_of(ids)
+    permits = Permit.objects.filter(run__in=ids).exclude(op_class__in=INCONSEQUENTIAL)
+    sent = set(permits.order_by().values_list("run", flat=True).distinct())
+    return [
+        _row(part, settled[part.run_id], list(messages[part.run_id]), part.run_id in sent) for part in parts
+    ]
+
+
+def _row(part: StopPart, settled: Counter[str], messages: list[str], sent: bool) -> PartRow:
+    run, stop = part.run, part.run_stop
+    ended_as = outcome(run.status, list(settled), deliveries=messages, consequential=sent)
+    return PartRow(
+        id=run.pk,
+        key=words.clean(run.key),
+        name=words.clean(run.name),
+        result=str(part.result),
+        result_term=RESULT[part.result],
+        status=str(run.status),
+        outcome=ended_as,
+        term=words.run_chip(run.status, ended_as, quiet=bool(stop and stop.quiet_at)),
+        known=sum(settled[state] for state in KNOWN),
+        sent=sum(settled[state] for state in EVER_SENT),
+        unknown=settled["UNKNOWN"],
+        stop=stop.number if stop else None,
+        closed=part.result in WITHOUT_A_STOP or bool(stop and stop.closed_at),
+        report=reverse("report", args=[run.pk]),
+    )

@@ -9,7 +9,7 @@ from functools import partial
 
 from celery import shared_task
 
-from runs import children, fanout, releases, silence, step_stops, stops, wake
+from runs import children, everywhere, fanout, releases, silence, step_stops, stops, wake
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
@@ -44,6 +44,7 @@ def deliver(delivery_id: str) -> None:
 @alone
 def sweep() -> None:
     """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
+    each(everywhere.carry_on, everywhere.to_carry_on())
     each(fanout.carry_on, fanout.to_carry_on())
     each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
     each(queue.fall_due, queue.retries_due())

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,7 +33,7 @@ from .models import (
     StopRequest,
     Workspace,
 )
-from .presses import close
+from .presses import StopAnswer, close
 from .store import alongside, database_time, stop_verb, verb
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,21 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S) -> bool:
                     return False
             waits = not reached  # whoever was passed over is waited for now
     return True
+
+
+def carried_on(answer: StopAnswer) -> StopAnswer:
+    """After the commit of a bulk stop, in its request; what it does not reach, the sweep does."""
+    if answer.stop.fenced_at is not None:
+        return answer
+    try:
+        done = fence(answer.stop.pk)
+        answer = replace(answer, stop=StopRequest.objects.get(pk=answer.stop.pk))
+    except Exception:
+        log.exception("stop %s has not reached all its runs yet; the sweep goes on", answer.stop.pk)
+        done = False
+    if not done:
+        wake.run_soon("effects.tasks.sweep")
+    return answer
 
 
 def carry_on(stop_id: str) -> None:

@@ -96,6 +96,26 @@ def _release(actor: Actor, stop_id: str, reason: str) -> Released | Asked:
     return _by_two(workspace, scope, stop, actor, right, reason)
 
 
+def release_with_all(*, actor: Actor, stop_id: str, reason: str) -> None:
+    """The part of one workspace in a release of all of them, whose right was asked for there (everywhere.py).
+
+    Where two people release, it is the wish of the first; somebody else's wish is left alone.
+    """
+    answer = _release_with_all(actor, stop_id, reason)
+    if answer is not None:
+        _close_if_over(answer)
+
+
+@verb
+def _release_with_all(actor: Actor, stop_id: str, reason: str) -> Released | Asked | None:
+    workspace, scope, stop = _locked(stop_id)
+    if stop.released_at is not None or stop.superseded_by_id is not None:
+        return None
+    if not rules_of(workspace.pk).release_by_two:
+        return _open(workspace, scope, stop, _decided(stop, actor, reason), actor)
+    return None if open_wish(stop) else _ask(workspace, stop, actor, reason)
+
+
 def _locked(stop_id: str) -> tuple[Workspace, Scope, StopRequest]:
     found = StopRequest.objects.filter(pk=stop_id).first()
     if found is None:

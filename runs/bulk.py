@@ -1,0 +1,121 @@
+"""A stop of many runs at once: one record with a frozen list of them, and a result for each.
+
+The list is frozen with the press, in one transaction, which is the acknowledgement. It shuts no gate: each
+run's own stop does, at its turn (runs/fanout.py). Nothing stands afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+
+from . import fanout
+from .access import Actor, NotAllowed, NotFound, rights
+from .evidence import AT_ONCE, Line, record
+from .fences import keep_parts
+from .models import FINAL, Result, Run, ScopeKind, StopPart, StopRequest, Workspace
+from .presses import StopAnswer, Wish, next_number, pressed_before, record_press, wished
+from .store import database_time, stop_verb
+
+NOT_HERE = "run_ids: {n} of them are no runs of this workspace"
+Chosen = list[tuple[str, str, int | None]]  # id, status, owner
+
+
+def request_bulk_stop(
+    *, actor: Actor, workspace_id: str, wish: Wish, run_ids: Sequence[str], selection: Any = None
+) -> StopAnswer:
+    """Stop these runs of a workspace; `selection` is the filter that chose them, as it was shown.
+
+    Once this returns, the list survives the death of every process. A run that this actor may not stop is
+    on it as not permitted. Never refused for a formality. Raises NotFound for outsiders and where none of
+    the ids is a run of the workspace, NotAllowed where none of them may be stopped by this actor.
+    """
+    key = wish.key or secrets.token_hex(16)
+    return fanout.carried_on(_freeze(actor, workspace_id, wish, key, sorted(set(run_ids)), selection))
+
+
+@stop_verb
+def _freeze(
+    actor: Actor, workspace_id: str, wish: Wish, key: str, run_ids: Sequence[str], selection: Any
+) -> StopAnswer:
+    workspace = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace_id).first()
+    allowed = rights(actor, workspace_id)
+    if workspace is None or not allowed:
+        raise NotFound("workspace")
+    mine = Q(stop__workspace=workspace, stop__scope=ScopeKind.BULK)
+    again = pressed_before(actor, key, mine, wish.mode, moves=False)
+    if again is not None:
+        return again
+    chosen = [row for some in _slices(run_ids) for row in _rows(workspace_id, some)]
+    results = {pk: _at_first(actor, allowed, status, owner) for pk, status, owner in chosen}
+    _demand_some(results)
+    if len(chosen) < len(run_ids):
+        not_here = NOT_HERE.format(n=len(run_ids) - len(chosen))
+        wish = replace(wish, ignored=[*wish.ignored, not_here])
+    stop = _record(workspace, actor, wish, results, selection)
+    record(workspace, _line(stop, actor, wish))
+    return StopAnswer(stop, record_press(stop, actor, wish, key, "recorded"))
+
+
+def _slices(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(run_ids), AT_ONCE):
+        yield run_ids[start : start + AT_ONCE]
+
+
+def _rows(workspace_id: str, run_ids: Sequence[str]) -> Chosen:
+    rows = Run.objects.filter(workspace_id=workspace_id, pk__in=run_ids).order_by("pk")
+    return list(rows.values_list("pk", "status", "owner_id"))
+
+
+def _at_first(actor: Actor, allowed: frozenset[str], status: str, owner_id: int | None) -> str:
+    """What is known of a run when the list is frozen; a final status never changes."""
+    owns = actor.user is not None and owner_id == actor.user.pk
+    bound = actor.token is not None and actor.token.run_id is not None
+    if bound or not ("stop" in allowed or owns):
+        return Result.NOT_PERMITTED
+    return Result.FINISHED if status in FINAL else Result.PENDING
+
+
+def _demand_some(results: dict[str, str]) -> None:
+    if not results:
+        raise NotFound("run")
+    if set(results.values()) == {Result.NOT_PERMITTED}:
+        raise NotAllowed("stop")
+
+
+def _record(
+    workspace: Workspace, actor: Actor, wish: Wish, results: dict[str, str], selection: Any
+) -> StopRequest:
+    now = database_time()
+    stop = StopRequest.objects.create(
+        workspace=workspace,
+        number=next_number(workspace.pk),
+        scope=ScopeKind.BULK,
+        run_key="",
+        selection=selection,
+        runs_n=len(results),
+        **wished(actor, wish, now),
+    )
+    told_at: dict[str, datetime] = {Result.NOT_PERMITTED: now}
+    keep_parts(
+        [StopPart(stop=stop, run_id=pk, result=one, at=told_at.get(one)) for pk, one in results.items()]
+    )
+    return stop
+
+
+def _line(stop: StopRequest, actor: Actor, wish: Wish) -> Line:
+    told = {
+        "mode": wish.mode,
+        "requested_mode": wish.requested_mode,
+        "reason": wish.reason,
+        "note": wish.note,
+        "ignored": wish.ignored,
+        "runs": stop.runs_n,
+        "selection": stop.selection,
+    }
+    return Line("stop.acknowledged", actor.id, told, stop_id=stop.pk)

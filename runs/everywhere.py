@@ -1,0 +1,183 @@
+"""A stop of all workspaces, by whoever runs this installation: one press, one stop in each of them.
+
+The press is committed first. Then each workspace's gate is shut in a transaction of its own, and its runs
+are stopped as by any stop of a workspace; what the request does not reach, the sweep does. A workspace that
+is made while it stands is born shut.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from . import fanout, releases, scopes, wake
+from .access import Actor, NotAllowed
+from .models import Press, ScopeKind, StopRequest, User, WideStop, Workspace
+from .presses import STRENGTH, Wish
+from .releases import NoReason, NotFenced, NotStanding
+from .store import Now, alongside, database_time, stop_verb, verb
+
+log = logging.getLogger(__name__)
+
+VIA = "everywhere"  # how the stop of a workspace was pressed that came from here
+IN_REQUEST_S = 5.0  # so long the request goes on from gate to gate, and then to the runs
+
+
+def runs_it_all(actor: Actor) -> bool:
+    """Whether this is a person who runs the whole installation, read afresh."""
+    if actor.user is None:
+        return False
+    return User.objects.filter(pk=actor.user.pk, is_active=True, is_superuser=True).exists()
+
+
+def _demand(actor: Actor) -> None:
+    if not runs_it_all(actor):
+        raise NotAllowed("stop all workspaces")
+
+
+def standing() -> QuerySet[WideStop]:
+    """The stops of all workspaces that stand, the newest first."""
+    return WideStop.objects.filter(released_at__isnull=True).order_by("-pk")
+
+
+def request_wide_stop(*, actor: Actor, wish: Wish) -> WideStop:
+    """Shut the gate of every workspace, or join the stops that hold them; then go on to the runs.
+
+    Once this returns, it survives the death of every process. `shut_at` is set when every gate is shut.
+    Raises NotAllowed for whoever does not run this installation.
+    """
+    wide = _press(actor, wish, wish.key or secrets.token_hex(16))
+    try:
+        _carry_on(wide.pk, IN_REQUEST_S)
+    except Exception:
+        log.exception("stop %s has not reached every workspace yet; the sweep goes on", wide.pk)
+    wake.run_soon("effects.tasks.sweep")
+    return WideStop.objects.get(pk=wide.pk)
+
+
+@stop_verb
+def _press(actor: Actor, wish: Wish, key: str) -> WideStop:
+    _demand(actor)
+    told = {"mode": wish.mode, "reason": wish.reason, "note": wish.note, "deadline_s": wish.deadline_s}
+    told |= {"via": actor.via, "address": actor.address}
+    made, _ = WideStop.objects.get_or_create(actor=actor.id, key=key, defaults=told)
+    return made
+
+
+# carried out ----------------------------------------------------------------------------------------
+
+
+def carry_on(wide_id: str) -> None:
+    """The sweep's part of it: the gates; the runs are each stop's own."""
+    _carry_on(wide_id, fanout.IN_SWEEP_S)
+
+
+def to_carry_on() -> list[str]:
+    """Ids of stops of all workspaces with a workspace that was not reached, oldest first."""
+    early = standing().filter(recorded_at__lte=database_time() - timedelta(seconds=IN_REQUEST_S))
+    return [wide.pk for wide in early.order_by("pk") if wide.shut_at is None or _left(wide).exists()]
+
+
+def _carry_on(wide_id: str, within_s: float) -> None:
+    end, wide = time.monotonic() + within_s, WideStop.objects.get(pk=wide_id)
+    with alongside(lambda result: None):  # the caller's answer is that of its own press
+        for workspace_id in list(_left(wide).order_by("pk").values_list("pk", flat=True)):
+            if time.monotonic() > end:
+                return
+            _shut(wide_id, workspace_id)
+        _all_shut(wide_id)
+        for stop_id in StopRequest.objects.filter(wide=wide, fenced_at__isnull=True).values_list(
+            "pk", flat=True
+        ):
+            if (left := end - time.monotonic()) > 0:
+                fanout.fence(stop_id, left)
+
+
+def _left(wide: WideStop) -> QuerySet[Workspace]:
+    """Workspaces on whose standing stop this one was not pressed yet."""
+    mine = Press.objects.filter(actor=wide.actor, key=_key(wide), stop__workspace=OuterRef("pk"))
+    return Workspace.objects.filter(~Exists(mine))
+
+
+def _key(wide: WideStop) -> str:
+    return f"\N{RIGHTWARDS ARROW} {wide.pk}"  # no caller can send such a key
+
+
+@stop_verb
+def _shut(wide_id: str, workspace_id: str) -> None:
+    """Press it on one workspace; again changes nothing. Not if people released it meanwhile."""
+    workspace, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace_id))
+    wide = standing().filter(pk=wide_id).first()
+    if wide is not None and _left(wide).filter(pk=workspace_id).exists():
+        _shut_locked(wide, workspace)
+
+
+def _shut_locked(wide: WideStop, workspace: Workspace) -> None:
+    wish = Wish(mode=wide.mode, reason=wide.reason, note=wide.note, deadline_s=wide.deadline_s)
+    actor = Actor(wide.actor, via=VIA, address=wide.address)
+    answer = scopes.pressed(workspace, workspace, actor, wish, _key(wide))
+    if answer.answer == "recorded":
+        StopRequest.objects.filter(pk=answer.stop.pk).update(wide=wide)
+
+
+@stop_verb
+def _all_shut(wide_id: str) -> None:
+    wide = WideStop.objects.select_for_update(no_key=True).get(pk=wide_id)
+    if not _left(wide).exists():
+        WideStop.objects.filter(pk=wide_id, shut_at__isnull=True).update(shut_at=Now())
+
+
+def shut_at_birth(workspace: Workspace) -> None:
+    """In the transaction that makes a workspace: its gate is shut while all workspaces are stopped."""
+    found = sorted(standing(), key=lambda wide: -STRENGTH[wide.mode])
+    if found:
+        locked, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace.pk))
+        for wide in found:
+            _shut_locked(wide, locked)
+
+
+# released -------------------------------------------------------------------------------------------
+
+
+def release_wide(*, actor: Actor, reason: str) -> list[WideStop]:
+    """Release every stop of all workspaces, and the stop that it left in each; asked again, it goes on.
+
+    Starts nothing. What held a workspace before stays in force, and where the rules ask for two people this
+    is the wish of the first. Raises NotAllowed, NoReason, NotStanding, NotFenced.
+    """
+    _demand(actor)
+    if not reason.strip():
+        raise NoReason
+    wides = list(standing())
+    if not wides:
+        raise NotStanding
+    _demand_fenced(wides)
+    for stop_id in _to_release(wides):
+        releases.release_with_all(actor=actor, stop_id=stop_id, reason=reason.strip())
+    return [_released(wide.pk) for wide in wides]
+
+
+def _demand_fenced(wides: list[WideStop]) -> None:
+    stops = scopes_of(wides)
+    done = stops.filter(fenced_at__isnull=False).count()
+    if any(wide.shut_at is None for wide in wides) or done < stops.count():
+        raise NotFenced(done, stops.count())
+
+
+def scopes_of(wides: list[WideStop]) -> QuerySet[StopRequest]:
+    """The stops of workspaces that came from these, and that hold a gate."""
+    return StopRequest.objects.filter(scopes.in_force(), wide__in=wides)
+
+
+def _to_release(wides: list[WideStop]) -> list[str]:
+    return list(scopes_of(wides).order_by("pk").values_list("pk", flat=True))
+
+
+@verb
+def _released(wide_id: str) -> WideStop:
+    WideStop.objects.filter(pk=wide_id, released_at__isnull=True).update(released_at=Now())
+    return WideStop.objects.get(pk=wide_id)

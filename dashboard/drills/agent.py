@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from allstop import Client, GateUnavailable, Outcome, Refused, Run, http_outcome
+from allstop import Client, Effect, GateUnavailable, Outcome, Refused, Run, http_outcome
 from allstop.gated import Gated
 
 PACKAGE = "dashboard.drills."
-WAITS_S = 60.0
+WAITS_S = LONGEST_CALL_S = 60.0
 
 
 @dataclass
@@ -48,17 +48,22 @@ class Work:
                 raise TimeoutError(f"nobody said {name}")
             time.sleep(0.01)
 
-    def charge(self, key: str, owner: Gated | None = None, **settings: Any) -> Any:
-        """One effect at the provider, under that key."""
-        effect = (owner or self.run).effect(
+    def effect(self, key: str, owner: Gated | None = None, **settings: Any) -> Effect:
+        """One effect of the provider, under that key, not yet sent."""
+        return (owner or self.run).effect(
             key=key, kind="drill.charge", none_because="a drill", outcome_of=http_outcome, **settings
         )
-        return effect.send(self.post, key)
 
-    def post(self, key: str) -> Outcome:
+    def charge(
+        self, key: str, owner: Gated | None = None, within_s: float = LONGEST_CALL_S, **settings: Any
+    ) -> Any:
+        """One effect at the provider, under that key."""
+        return self.effect(key, owner, **settings).send(self.post, key, within_s)
+
+    def post(self, key: str, within_s: float = LONGEST_CALL_S) -> Outcome:
         """The request itself: what the provider answered, judged by its status."""
         place = urlsplit(self.provider)
-        asked = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+        asked = http.client.HTTPConnection(place.hostname or "", place.port, timeout=within_s)
         try:
             asked.request("POST", "/charges", "", {"Idempotency-Key": key})
             answer = asked.getresponse()

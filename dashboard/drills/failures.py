@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
+from .api import Json
 from .engine import FAILURE, Drill
 from .lab import Lab, first
 from .processes import Agent
@@ -11,6 +13,7 @@ from .proxy import Proxy, Rule
 
 # The longest end of a permit that a drill waits for.
 LONGEST_PERMIT_S = 20.0
+RETRY_IN_S = 2.0
 
 
 def cancel_before_dispatch(lab: Lab) -> None:
@@ -89,6 +92,68 @@ def out_of_time(lab: Lab, asked: Rule) -> bool:
     return True
 
 
+def die_after_request(lab: Lab) -> None:
+    key = f"{lab.key}:charge"
+    lab.provider.fault("hold_after", key, times=1)
+    agent = lab.agent("ways:charge", lease_s=1.5, effect=key)
+    held = lab.provider.ledger.wait("held", key)
+    lab.situation(
+        "Requests that the provider has applied and not answered", 1, lab.provider.applied(key), held
+    )
+    lab.situation("Exit code of the agent", -9, agent.kill())
+    run = lab.run()
+    lab.step("The provider has applied the request; its agent was killed before the answer.")
+    lab.effect(run, key, "UNKNOWN")
+    lab.step("Its lease ran out: the effect is unknown.")
+    lab.ended(lab.agent("ways:charge", effect=key), "MustWait")
+    lab.step("A second agent asked with the same key, and may not send.")
+    lab.stopped(lab.stop(run))
+    lab.ended(lab.agent("ways:charge", effect=key), "StopRequested")
+    lab.sends(key, 1)
+    lab.lines(run, {"permit.opened": 1, "permit.lost": 1, "effect.unknown": 1, "effect.confirmed": 0})
+    lab.rests(run, "UNKNOWN", "awaiting verification")
+
+
+def retry_after_cancel(lab: Lab) -> None:
+    key = f"{lab.key}:charge"
+    lab.provider.fault("answer", key, times=1, status=402)
+    agent = lab.agent("ways:declined_and_again", effect=key)
+    lab.reached(agent, "declined", "The provider has declined the first request")
+    run = lab.run()
+    decide_on_retry(lab, run, RETRY_IN_S)
+    lab.step(f"The provider declined it; another try is scheduled in {RETRY_IN_S:.0f} s.")
+    lab.stopped(lab.stop(run))
+    lines = lab.api.lines(run["id"])
+    due, at = first(lines, "retry.scheduled")["payload"]["due_at"], first(lines, "stop.acknowledged")["at"]
+    lab.situation("The stop came before the retry was due", True, moment(at) < moment(due))
+    agent.go()
+    lab.reached(agent, "asking", "The agent tries again by itself, after the stop")
+    lab.ended(agent, "StopRequested")
+    lab.step("Waiting for the timer.")
+    lines = lab.lines(run, {"retry.refused": 1, "dispatch.refused": 1, "retry.due": 0, "permit.opened": 1})
+    refused = first(lines, "retry.refused")
+    late = bool(refused) and moment(refused["at"]) >= moment(due)
+    lab.evidence("The timer fired when it was due, and was refused then", True, late)
+    versions = f"{refused.get('carried_version')} and {refused.get('current_version')}"
+    lab.evidence("Versions that its refusal names", "1 and 2", versions)
+    lab.sends(key, 1, applied=0)
+    lab.rests(run, "CANCELLED", "stopped after safe settlement")
+
+
+def decide_on_retry(lab: Lab, run: Json, delay_s: float) -> None:
+    """Decide on another try of the run's only step, as an operator's tool would."""
+    step = lab.api.get(f"runs/{run['id']}/steps")["items"][0]
+    body = {"seen_version": run["cancel_version"], "delay_s": delay_s, "reason": "DRILL"}
+    said = lab.api.ask("POST", f"steps/{step['id']}/retry", body)
+    status = said.data.get("status") if isinstance(said.data, dict) else said.status
+    lab.situation("The step waits for its retry", "RETRY_WAIT", status)
+
+
+def moment(text: str) -> datetime:
+    """A time on the wire."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
 CANCEL_BEFORE_DISPATCH = Drill(
     "cancel-between-claim-and-dispatch",
     "Cancel between claim and dispatch",
@@ -105,4 +170,19 @@ PAUSE_AFTER_CHECK = Drill(
     pause_after_check,
 )
 
-ALL = [CANCEL_BEFORE_DISPATCH, PAUSE_AFTER_CHECK]
+DIE_AFTER_REQUEST = Drill(
+    "process-dies-after-request",
+    "Process dies after the provider request",
+    "What was sent by an agent that died is unknown, not failed and not done; nobody sends it again.",
+    FAILURE,
+    die_after_request,
+)
+RETRY_AFTER_CANCEL = Drill(
+    "retry-timer-after-cancel",
+    "Retry timer fires after cancellation",
+    "A retry that was scheduled before the stop is refused when its timer fires, and leaves that refusal.",
+    FAILURE,
+    retry_after_cancel,
+)
+
+ALL = [CANCEL_BEFORE_DISPATCH, PAUSE_AFTER_CHECK, DIE_AFTER_REQUEST, RETRY_AFTER_CANCEL]

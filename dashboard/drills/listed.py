@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from . import failures
+from . import failures, failures_outside, scenarios_begun, scenarios_held
 from .engine import Drill
 
-DRILLS: list[Drill] = [*failures.ALL]
+DRILLS: list[Drill] = [
+    *failures.ALL,
+    *failures_outside.ALL,
+    *scenarios_begun.ALL,
+    *scenarios_held.ALL,
+]
 BY_NAME = {drill.name: drill for drill in DRILLS}

@@ -73,7 +73,8 @@ class Fault:
     """How requests with this key are treated. `let_go`: a hold ends.
 
     do: hold_before (hold it, then apply) · hold_after (apply, then hold the answer) · drop_after (apply, then
-    cut the connection) · double (apply twice, as a provider that knows no keys) · late (apply, answer after
+    cut the connection) · cut_short (the same, after the first bytes of the answer: a browser that got none
+    repeats a form by itself) · double (apply twice, as a provider that knows no keys) · late (apply, answer after
     `for_s`) · answer (apply nothing, answer `status`).
     """
 
@@ -181,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, made = provider.apply(key, twice="double" in faults)
         provider.hold(key, faults.get("hold_after"))
         provider.hold(key, faults.get("late"))
-        if "drop_after" in faults:
-            return self._cut(key)
+        if "cut_short" in faults or "drop_after" in faults:
+            return self._cut(key, b"HTTP/1.0 2" if "cut_short" in faults else b"")
         return self._answer(key, status, made)
 
     def do_GET(self) -> None:
@@ -200,11 +201,12 @@ class _Handler(BaseHTTPRequestHandler):
         form = urllib.parse.parse_qs(body).get("key", [""])[0]
         return self.headers.get("Idempotency-Key") or form
 
-    def _cut(self, key: str) -> None:
-        self.server.provider.ledger.note("cut", key)
+    def _cut(self, key: str, first: bytes) -> None:
         self.close_connection = True
         with contextlib.suppress(OSError):
+            self.wfile.write(first)
             self.connection.shutdown(socket.SHUT_RDWR)
+        self.server.provider.ledger.note("cut", key)
 
     def _answer(self, key: str, status: int, body: dict[str, Any]) -> None:
         self._send(status, "application/json", json.dumps(body).encode())

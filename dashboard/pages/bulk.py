@@ -36,7 +36,7 @@ from dashboard.pages.shell import (
 )
 from dashboard.pages.stages import clock
 from dashboard.pages.stop import StopForm, not_recorded, wish_of
-from runs import access, stops
+from runs import access, bulk, stops
 from runs.models import FINAL, Run
 from runs.store import alongside
 
@@ -75,12 +75,11 @@ class Selection:
         return named | ({"all": "1"} if self.asked.all else {"runs": ",".join(self.ids)})
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """What the stop keeps of the filter, as it was shown."""
-        says = self.asked.says or "every run of the workspace"
+    def shown(self) -> dict[str, str]:
+        """What the stop keeps of it: the filter as it was shown; nothing where runs were ticked."""
         if not self.asked.all:
-            return {"filter": self.asked.chosen, "says": "ticked by hand", "ticked": len(self.ids)}
-        return {"filter": self.asked.chosen, "says": says, "all": True}
+            return {}
+        return self.asked.told or {"every run of": words.clean(self.asked.workspace.name)}
 
     @property
     def says(self) -> str:
@@ -176,17 +175,14 @@ def press(request: HttpRequest) -> HttpResponse:
     """One verb with the frozen list, and where its result stands."""
     chosen = Selection.read(request, request.POST)
     ids, wish, said = chosen.frozen(), wish_of(request.POST.dict()), Said(chosen)
-    if not 0 < len(ids) <= MOST:
-        return nothing_pressed(request, chosen, len(ids))
-    actor, workspace = actor_of(request), chosen.asked.workspace
-    from runs import bulk
-
+    asked: dict[str, Any] = {"workspace_id": chosen.asked.workspace.pk, "selection": chosen.shown}
+    asked["run_ids"] = ids if len(ids) <= MOST else []  # none: a press of before is found by its key
     try:
         with alongside(said.keep):
-            bulk.request_bulk_stop(
-                actor=actor, workspace_id=workspace.pk, wish=wish, run_ids=ids, selection=chosen.shown
-            )
-    except (access.NotFound, access.NotAllowed):
+            bulk.request_bulk_stop(actor=actor_of(request), wish=wish, **asked)
+    except access.NotFound:
+        return nothing_pressed(request, chosen, len(ids))
+    except access.NotAllowed:
         raise
     except Exception:
         log.exception("a bulk stop was not confirmed")

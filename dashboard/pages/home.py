@@ -1,4 +1,4 @@
-"""The front door, the theme and the help."""
+"""The theme and the help."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.pages.shell import page, signed_in
-from effects.models import Report
 
 YEAR_S = 31_536_000
 NEXT_THEME = {"": "dark", "dark": "light", "light": ""}
-
-
-@require_GET
-@signed_in
-def home(request: HttpRequest) -> HttpResponse:
-    """GET / : the first run until a first report was issued, then the runs."""
-    mine = Report.objects.filter(run__workspace__memberships__user=request.user.pk)
-    return redirect("runs" if mine.exists() else "first-run")
 
 
 @require_POST

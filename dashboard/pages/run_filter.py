@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from dashboard import words
 from effects.models import Effect, Settlement
-from runs import receipts
+from runs import policies, receipts
 from runs.models import Policy, Run, StopPart, StopRequest, Workspace
 from runs.store import after
 
@@ -29,6 +29,16 @@ SINCE = {
     "1h": ("Within an hour", timedelta(hours=1)),
     "24h": ("Within 24 hours", timedelta(hours=24)),
     "7d": ("Within 7 days", timedelta(days=7)),
+}
+NAMED = {
+    "status": "status",
+    "q": "name or key",
+    "session": "session",
+    "unknown": "has unknown",
+    "policy": "policy",
+    "runtime": "runtime",
+    "stop": "stopped by",
+    "since": "started",
 }
 
 
@@ -94,21 +104,23 @@ class Filter:
         return bool(self.policy or self.runtime or self.stop or self.since)
 
     @property
+    def told(self) -> dict[str, str]:
+        """The filter in the page's own words: {"status": "running", "session": "nightly"}."""
+        return {NAMED[name]: self._shown(name, value) for name, value in self.chosen.items()}
+
+    @property
     def says(self) -> str:
-        """The filter as a sentence shows it: `status Running, session “nightly”`; empty without one."""
-        named = {"status": "status", "q": "name or key has", "session": "session", "policy": "policy"}
-        named |= {"runtime": "runtime", "stop": "stopped by", "since": "started"}
-        told = [
-            f"{named[name]} {self._shown(name, value)}"
-            for name, value in self.chosen.items()
-            if name != "unknown"
-        ]
-        return ", ".join([*told, *(["has an unknown effect"] if self.unknown else [])])
+        """The same as a sentence shows it: `status “running”, session “nightly”`; empty without one."""
+        return ", ".join(f"{name} “{value}”" for name, value in self.told.items())
 
     def _shown(self, name: str, value: str) -> str:
-        plain = {"status": lambda: STATUS[value][0].lower(), "since": lambda: SINCE[value][0].lower()}
-        plain |= {"stop": lambda: f"#{value}", "policy": lambda: f"“{self._policy_name()}”"}
-        return plain.get(name, lambda: f"“{words.brief(value)}”")()
+        if name == "status":
+            return STATUS[value][0].lower()
+        if name == "since":
+            return SINCE[value][0].lower()
+        if name == "policy":
+            return self._policy_name()
+        return {"stop": f"#{value}", "unknown": "yes"}.get(name, words.brief(value))
 
     def _policy_name(self) -> str:
         found = Policy.objects.filter(workspace=self.workspace, pk=self.policy).first()
@@ -141,8 +153,6 @@ class Filter:
         if not self.policy:
             return Run.objects.all()
         found = Policy.objects.filter(workspace=self.workspace, pk=self.policy).first()
-        from runs import policies
-
         return policies.matching_runs(found) if found else Run.objects.none()
 
     def _stopped_by(self) -> Q:

@@ -70,9 +70,9 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     workspace = workspace_of(request)
     asked = Filter.read(workspace, request.GET)
     shell = build_shell(request, "runs", workspace)
-    page = RunList(asked, shell.now)
+    silent, page = silent_in(workspace), RunList(asked, shell.now)
     told = {"shell": shell, "now": shell.now, "list": page, "asked": asked, "statuses": STATUS}
-    told |= {"silent": silent_in(workspace), "topic": f"workspace:{workspace.pk}:runs"}
+    told |= {"needs": [silent] if silent.total else [], "topic": f"workspace:{workspace.pk}:runs"}
     told |= {"selects": shell.may_stop or page.owned_by(person_of(request).pk)}
     told |= {"result": result_of(workspace, asked.done)}
     if is_region(request):

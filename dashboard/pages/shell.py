@@ -18,18 +18,24 @@ from django.urls import reverse
 from dashboard.pages.banner import Banner, banner_of
 from effects import review_lists
 from runs import access
-from runs.models import Membership, User, Workspace
+from runs.models import STANDING, Membership, StopRequest, User, Workspace
 from runs.store import database_time
+
+NAMED = 99  # so far a number in the menu counts
 
 
 @dataclass(frozen=True)
 class NavItem:
-    """One entry of the main navigation."""
+    """One entry of the main navigation; `says` what its number counts."""
 
     word: str
     href: str
     current: bool
     number: int = 0
+
+    @property
+    def says(self) -> str:
+        return "in force" if self.word == "Stops" else "waiting for you"
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,19 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
 
 def _nav(current: str, workspace: Workspace | None, waiting: int | None) -> list[NavItem]:
     """`waiting`: how many reviews wait for this person; None for those who may not review."""
-    entries = [("runs", "Runs", 0)]
+    entries = [("home", "Overview", 0), ("runs", "Runs", 0), ("stops", "Stops", _standing(workspace))]
     entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
     entries += [("notices", "Notices", 0), ("drills", "Drills", 0)]
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
+
+
+def _standing(workspace: Workspace | None) -> int:
+    """How many stops stand in it, as far as a menu counts; an index holds just those."""
+    if workspace is None:
+        return 0
+    rows = StopRequest.objects.filter(workspace=workspace, scope__in=STANDING, run__isnull=True)
+    return rows.filter(released_at__isnull=True, closed_at__isnull=True)[:NAMED].count()
 
 
 def _reviews(user: User, workspace: Workspace | None, may: frozenset[str]) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from dashboard import scope_words, words
 from effects.models import Settlement
-from runs.models import Result, RunStatus, StopRequest
+from runs.models import Result, RunStatus, ScopeKind, StopRequest
 
 from .frozen import moment
 from .scope_answers import sections, who
@@ -110,9 +110,18 @@ def stop_facts(rows: ScopeRows) -> dict[str, Any]:
     told: dict[str, Any] = {name: getattr(stop, name) for name in (*PLAIN, *MOMENTS)}
     told |= {"by": who(rows, stop.actor), "pressed": rows.pressed, "observes": bool(stop.observes)}
     told |= {"superseded_by": stop.superseded_by.number if stop.superseded_by else None}
-    told |= {"wide": stop.wide_id, "stands": rows.stands}
+    told |= {"selected": selected(stop), "wide": stop.wide_id, "stands": rows.stands}
     told |= {"release_asked_by": who(rows, release.asked_by) if release and not release.granted_at else ""}
     return told
+
+
+def selected(stop: StopRequest) -> str:
+    """How the runs of a bulk stop were chosen: by the filter as it was shown, or one by one."""
+    if stop.scope != ScopeKind.BULK:
+        return ""
+    chosen = stop.selection if isinstance(stop.selection, dict) else {}
+    said = [f"{words.brief(name)} “{words.brief(value)}”" for name, value in chosen.items() if value]
+    return f"All that matched then: {', '.join(said)}." if said else "One by one."
 
 
 def read(stop: StopRequest, cursor: str = "", result: str = "") -> dict[str, Any]:

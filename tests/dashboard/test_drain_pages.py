@@ -105,7 +105,8 @@ def test_a_silent_run_needs_you_and_nothing_else_says_so(world: World) -> None:
     hush(silent)
     said = seen(world, "/runs/")
     assert "Needs you 1 silent" in said
-    assert "Nightly close last heard 16 min" in said
+    assert "Nightly close Silence" in said
+    assert "last heard 16 min" in said
     assert "Silence is not proof that it stopped." in said
     assert "Last heard 16 min 40 s ago. Silence is not proof" in seen(world, f"/runs/{silent.pk}/")
     found = seen(world, "/runs/?status=silent")

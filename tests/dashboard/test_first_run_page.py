@@ -55,7 +55,7 @@ def test_home_leads_to_the_first_run_until_a_report_was_issued(world: World) -> 
     world.stop(run)
     drain_run(run.pk)
     reports.issue(run.pk)
-    assert alice.get("/")["Location"] == "/runs/"
+    assert "Nothing needs you." in text_of(alice.get("/").content.decode())
 
 
 def test_only_an_admin_is_led_to_making_a_token(world: World) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db.models import QuerySet
 
 from . import releases, scopes
 from .access import Actor
-from .models import Gate, Run, RunStatus, ScopeKind, StopRequest, Workspace
+from .models import Gate, Mode, Run, RunStatus, ScopeKind, StopRequest, Workspace
 from .presses import StopAnswer, Wish
 from .releases import NoReason, NotStanding
 from .scopes import RESTORED, Target, held_back
@@ -77,7 +77,8 @@ def holds_back(workspace: Workspace, run: Run) -> bool:
 
 
 def shut(*, actor: Actor, workspace_id: str, wish: Wish) -> StopAnswer:
-    """Stop a whole workspace; see `scopes.request_scope_stop`."""
+    """Stop a whole workspace, by a pause where no mode was asked for; see `scopes.request_scope_stop`."""
+    wish = wish if wish.requested_mode else replace(wish, mode=Mode.PAUSE)
     return scopes.request_scope_stop(actor=actor, wish=wish, target=_of(workspace_id))
 
 

@@ -1,0 +1,120 @@
+"""A stop that only observes: nothing is shut, and what it would have refused is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from effects import deliveries, queue
+from effects import retries as again
+from effects.deliveries import Message
+from runs import gate, policies, refusals, releases, scopes
+from runs.admission import Admitted
+from runs.guard import Opened
+from runs.models import Evidence, Step, StopRequest, Workspace, WouldRefuse
+from runs.policies import Match
+from runs.scopes import Target
+from runs.stops import StopAnswer, Wish
+from tests.worlds import World, fresh, kinds_of
+
+pytestmark = pytest.mark.django_db
+
+
+def press(world: World, target: Target | None = None, **wish: Any) -> StopAnswer:
+    target = target or Target("workspace", world.workspace.pk)
+    given = {"mode": "pause", **wish}
+    return scopes.request_scope_stop(actor=world.alice, wish=Wish(**given), target=target)
+
+
+def watch(world: World, target: Target | None = None, **wish: Any) -> StopRequest:
+    return press(world, target, observe=True, **wish).stop
+
+
+def counted(stop: StopRequest) -> dict[tuple[str, str], int]:
+    rows = WouldRefuse.objects.filter(stop=stop)
+    return {(row.run.key if row.run else "", row.boundary): row.count for row in rows}
+
+
+def test_nothing_is_refused_and_each_boundary_is_counted(world: World) -> None:
+    run = world.run()
+    stop = watch(world)
+    workspace = Workspace.objects.get(pk=world.workspace.pk)
+    assert (workspace.gate, workspace.epoch, stop.gate_at, stop.fenced_at) == ("OPEN", 1, None, None)
+    before = len(kinds_of(run))
+    world.opened(run)
+    step = world.claimed(run, "next")
+    assert isinstance(gate.dispatch(world.ask_of(step)), Opened)
+    asked = {"op_class": "model_turn", "boundary": "model"}
+    assert isinstance(gate.dispatch(world.ask(run, step_key="think", **asked)), Opened)
+    assert isinstance(world.admit("new"), Admitted)
+    message = Message("tell:1", "outside", "the chat")
+    assert isinstance(deliveries.queue(world.ask(run), message), deliveries.Queued)
+    key = run.key
+    assert counted(stop) == {
+        (key, "dispatch"): 2,
+        (key, "claim"): 1,
+        (key, "model"): 1,
+        (key, "deliver"): 1,
+        ("", "admit"): 1,
+    }
+    assert refusals.would_have_refused(stop).count == 6
+    assert refusals.refused_since(stop).count == 0
+    assert not [kind for kind in kinds_of(run)[before:] if kind.endswith(".refused")]
+
+
+def test_a_retry_is_counted_when_it_is_scheduled_and_when_it_is_due(world: World) -> None:
+    run = world.run()
+    opened = world.opened(run)
+    world.report(opened, "not_applied")
+    step = world.finish(fresh(opened.step), "failed")
+    stop = watch(world)
+    assert isinstance(again.decide(actor=world.alice, step=step, seen=1, reason="once more"), Step)
+    assert isinstance(queue.fall_due(step.pk), Step)
+    assert counted(stop) == {(run.key, "retry"): 2}
+
+
+def test_what_is_refused_anyway_or_not_under_it_is_not_counted(world: World) -> None:
+    run, other = world.run(session="nightly"), world.run("other")
+    session = run.session
+    assert session is not None
+    match = Match(kinds=("mail.send",))
+    named: dict[str, Any] = {"workspace_id": world.workspace.pk, "name": "no mail"}
+    mail = policies.create_policy(actor=world.alice, match=match, **named)
+    nightly, no_mail = watch(world, Target("session", session.pk)), watch(world, Target("policy", mail.pk))
+    world.opened(other)
+    world.stop(run, mode="pause")
+    world.refused(fresh(run))
+    theirs = World()
+    theirs.opened(theirs.run(session="nightly"))
+    assert (counted(nightly), counted(no_mail)) == ({}, {})
+    world.admit("another", session="nightly")
+    assert (counted(nightly), counted(no_mail)) == ({("", "admit"): 1}, {})
+
+
+def test_enforcing_is_a_normal_press_on_the_same_scope_and_closes_the_one_that_observed(world: World) -> None:
+    run = world.run()
+    watching = watch(world, key="k-1")
+    assert watch(world, key="k-2").pk == watching.pk, "two who watch are one"
+    stop = press(world, key="k-1").stop
+    assert (stop.pk != watching.pk, stop.observes) == (True, None), "the same key, yet another wish"
+    assert fresh(watching).closed_because == f"enforced by #{stop.number}"
+    assert fresh(run).status == "PAUSING"
+    world.refused(fresh(run))
+    assert counted(watching) == {}
+    joined = press(world, observe=True, key="k-3")
+    assert (joined.answer, joined.stop) == ("joined", stop)
+    assert joined.press.ignored == ["observe: a stop holds this already; it goes on"]
+    lines = Evidence.objects.filter(stream=world.workspace.pk, kind__startswith="gate.")
+    assert list(lines.order_by("seq").values_list("kind", flat=True)) == ["gate.observed", "gate.shut"]
+
+
+def test_an_observation_is_ended_by_one_person_and_counts_no_more(world: World) -> None:
+    run = world.run()
+    stop = watch(world)
+    world.opened(run)
+    releases.release(actor=world.bob, stop_id=stop.pk, reason="seen enough")
+    world.opened(run, "charge:8")
+    assert counted(stop) == {(run.key, "dispatch"): 1}
+    assert (fresh(stop).closed_because, fresh(run).status) == ("released", "ACTIVE")
+    assert Workspace.objects.get(pk=world.workspace.pk).gate == "OPEN"

@@ -9,15 +9,14 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from allstop import Outcome, WaitingForApproval
+from allstop import MustWait, Outcome, WaitingForApproval
 
 from .agent import Work
+from .files import HALF, WHOLE
 
 TOKENS = 40  # that the drill's model would make, one every PIECE_S
 PIECE_S = 0.1
 TIMEOUT_S = 0.5  # so long the agent waits for an answer that does not come
-HALF = b"DRILL: the first half of a file.\n" * 64
-WHOLE = HALF + b"DRILL: the second half of a file.\n" * 64
 
 
 def reason(work: Work) -> None:
@@ -91,12 +90,17 @@ def put(work: Work, name: str, half: bool) -> Outcome:
 
 
 def time_out(work: Work) -> None:
-    """A request whose answer does not come in time; then the same key again, after the stop."""
+    """A request whose answer does not come in time; after the stop the same key again, then another."""
+    key = work.words["effect"]
     with suppress(TimeoutError):
-        work.charge(work.words["effect"], within_s=TIMEOUT_S)
+        work.charge(key, within_s=TIMEOUT_S)
     work.mark("timed-out")
     work.wait()
-    work.charge(work.words["effect"])
+    try:
+        work.charge(key)
+    except MustWait:
+        work.told["again"] = "must wait"
+    work.charge(f"{key}:next")
 
 
 def ask_people(work: Work) -> None:

@@ -1,4 +1,4 @@
-"""Four scenarios in which something has begun when the stop comes: a model turn, a read, a write, a request."""
+"""Four scenarios in which something has begun when the stop comes: a turn, a read, a write, a request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from .engine import SCENARIO, Drill
+from .files import HALF, WHOLE
 from .lab import Lab, first
-from .scenario_ways import HALF, WHOLE
 from .waiting import until
 
 BEAT_S = 0.3  # so often an agent asks whether a stop is known
@@ -96,8 +96,10 @@ def request_timed_out(lab: Lab) -> None:
     lab.stopped(lab.stop(run))
     agent.go()
     lab.ended(agent, "StopRequested")
-    lab.step("The agent asked for the same key again, and may not send.")
+    lab.step("The agent asked for the same key again, then for another: it may send neither.")
+    lab.evidence("The same key, asked for again", "must wait", agent.told("again"))
     lab.sends(key, 1)
+    lab.sends(f"{key}:next", 0)
     lab.lines(run, {"effect.unknown": 1, "permit.opened": 1, "effect.confirmed": 0, "effect.not_applied": 0})
     lab.rests(run, "UNKNOWN", "awaiting verification")
 
@@ -121,7 +123,7 @@ ALL = [
     Drill(
         "stop-while-the-model-reasons",
         "Stop while the model reasons",
-        "A model turn is cut off: what it made and spent is kept, it is no completed task, and nothing follows.",
+        "A model turn is cut off: what it made and spent is kept, it is no completed task, nothing follows.",
         SCENARIO,
         model_reasons,
     ),

@@ -26,7 +26,7 @@ MEANS = {
 }
 SHOWN = 20
 Named = tuple[str, str]  # the kind of a check, and what it is about
-Seen = tuple[str, bool]  # what was observed, and whether it held
+Seen = tuple[str, bool]  # what was observed, if it was not just what was expected; whether it held
 
 
 @dataclass(frozen=True)
@@ -205,12 +205,17 @@ def differ(number: int) -> str:
 
 
 def observed_in(row: DrillRun | None) -> dict[Named, Seen]:
-    """(kind, what) to what was observed, and whether it held."""
+    """(kind, what) to what was seen."""
     return {
-        (kind, one["what"]): (one["observed"], one["ok"])
+        (kind, one["what"]): seen_in(one)
         for kind in KINDS
         for one in (row.checks.get(kind, []) if row else [])
     }
+
+
+def seen_in(one: Mapping[str, Any]) -> Seen:
+    """What counts when two runs are compared: ids differ each time, and are expected to."""
+    return ("" if one["observed"] == one["expected"] else one["observed"], one["ok"])
 
 
 def check_row(kind: str, one: Mapping[str, Any], earlier: Mapping[Named, Seen]) -> CheckRow:
@@ -220,5 +225,5 @@ def check_row(kind: str, one: Mapping[str, Any], earlier: Mapping[Named, Seen]) 
     if was is None:
         before = "not checked" if earlier else ""
     else:
-        before = "" if was == (one["observed"], one["ok"]) else words.clean(was[0])
+        before = "" if was == seen_in(one) else words.clean(was[0]) or "as expected"
     return CheckRow(what, expected, observed, one["ok"], before)

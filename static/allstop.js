@@ -100,6 +100,20 @@
     for (const el of document.querySelectorAll("[data-topic]")) htmx.trigger(document.body, "live:" + el.dataset.topic);
   };
 
+  // ---- what is stopped: the button says it, and a name is typed where a slip would reach far
+  const choose = (box) => {
+    const chosen = box.querySelector('[name="what"]:checked'), words = document.querySelector("[data-button-words]");
+    if (chosen && words) words.textContent = chosen.dataset.button;
+    for (const guard of box.querySelectorAll("[data-guard]")) {
+      guard.hidden = guard.dataset.guard !== chosen?.value;
+      guard.querySelector("input").disabled = guard.hidden;
+    }
+  };
+  for (const box of document.querySelectorAll("#stop-what")) {
+    box.addEventListener("change", () => choose(box));
+    choose(box);
+  }
+
   // ---- the preview in the dialog may fail; the button beside it may not
   document.addEventListener("htmx:before:request", (ev) => { ev.detail.ctx.sourceElement.closest("[data-preview]")?.setAttribute("aria-busy", "true"); });
   document.addEventListener("htmx:finally:request", (ev) => {

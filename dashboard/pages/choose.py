@@ -10,10 +10,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from dashboard.pages.shell import Shell, build_shell, person_of, signed_in, workspace_of
-from runs.models import Permit, PermitState, Run, RunStatus, Workspace
+from dashboard import words
+from dashboard.pages.scope_target import Wide
+from dashboard.pages.shell import Shell, actor_of, build_shell, person_of, signed_in, workspace_of
+from runs import everywhere
+from runs.models import FINAL, Gate, Permit, PermitState, Policy, Run, RunStatus, Session, Workspace
+from runs.scopes import kind_of
 
-SHOWN, COUNTED = 25, 1000
+SHOWN, COUNTED, SESSIONS, POLICIES = 25, 1000, 8, 8
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,37 @@ class Choices:
         return f"more than {COUNTED}" if self.total > COUNTED else str(self.total)
 
 
+@dataclass(frozen=True)
+class Wider:
+    """A stop that reaches further than one run, and its form."""
+
+    word: str
+    name: str
+    href: str
+    says: str = ""
+
+
+def wider(request: HttpRequest, workspace: Workspace) -> list[Wider]:
+    """The workspace, its sessions with runs that have not ended, its policies: four queries at most."""
+    live = Run.objects.filter(workspace=workspace).exclude(status__in=FINAL)
+    busy = live.filter(session__isnull=False).order_by().values("session").annotate(n=Count("pk"))
+    counts = {row["session"]: row["n"] for row in busy.order_by("-n", "session")[:SESSIONS]}
+    sessions = Session.objects.filter(pk__in=counts).order_by("key")
+    above: list[Session | Workspace | Policy] = [workspace, *sessions]
+    above += Policy.objects.filter(workspace=workspace).order_by("name")[:POLICIES]
+    rows = [_wider(row, workspace, counts) for row in above]
+    if everywhere.runs_it_all(actor_of(request)):
+        rows.append(Wider("All workspaces", "", reverse("stop-everywhere")))
+    return rows
+
+
+def _wider(row: Session | Workspace | Policy, workspace: Workspace, counts: dict[str, int]) -> Wider:
+    kind = kind_of(row)
+    says = words.count(counts[row.pk], "run") if row.pk in counts else ""
+    says = "shut" if row.gate == Gate.SHUT else says
+    return Wider(kind.capitalize(), words.brief(row), Wide(kind, row, workspace).href, says)
+
+
 @require_GET
 @signed_in
 def choose_run(request: HttpRequest) -> HttpResponse:
@@ -73,4 +108,5 @@ def choose_run(request: HttpRequest) -> HttpResponse:
     workspace = workspace_of(request)
     shell = build_shell(request, "stop", workspace)
     told = {"shell": shell, "now": shell.now, "list": Choices(request, workspace, shell)}
+    told |= {"wider": wider(request, workspace) if shell.may_stop else []}
     return render(request, "stop/choose.html", told)

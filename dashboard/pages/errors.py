@@ -12,7 +12,7 @@ from dashboard import words
 from dashboard.front import request_id
 from dashboard.pages.shell import wants_json
 
-STOP_PATH = re.compile(r"^/(runs/[^/]+/stop|gate/shut)$")
+STOP_PATH = re.compile(r"^/(runs/([^/]+/)?stop|stop/scope|stops/new|stop/everywhere|gate/shut)$")
 
 
 def failed(request: HttpRequest, status: int, head: str, sentence: str, **more: Any) -> HttpResponse:

@@ -14,15 +14,15 @@ from django.urls import reverse
 
 from dashboard import words
 from dashboard.event_words import event
+from dashboard.pages.above import Above, above
 from dashboard.pages.children import Children
 from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
-from dashboard.pages.preview import preview_of
 from dashboard.pages.retries import Retries
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, stages
-from dashboard.pages.stop import StopForm
+from dashboard.pages.stop import StopForm, form_of
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.pages.turns import Turns
 from dashboard.pages.workers import Workers, late
@@ -117,6 +117,11 @@ class RunPage:
         if run.status not in receipts.IN_MOTION or seconds < run.silent_after_s:
             return ""
         return words.SILENT_RUN.format(ago=words.span(int(seconds)))
+
+    @cached_property
+    def above(self) -> list[Above]:
+        """The stops of scopes that it is under."""
+        return above(self.run, self.facts.stop.scope_stop_id if self.facts.stop else None)
 
     @property
     def stages(self) -> list[Stage]:
@@ -265,6 +270,5 @@ def run_page(request: HttpRequest, run_id: str) -> HttpResponse:
         return redirect("run", run_id)
     if page.shows_dialog:
         origin = request.build_absolute_uri("/").rstrip("/")
-        told |= {"preview": preview_of(page.facts), "form": form, "origin": origin}
-        told |= {"modes": form.modes(page.run)}
+        told |= {"form": form, "origin": origin, **form_of(page.facts, form, shell.may, actor_of(request))}
     return render(request, "run/page.html", told)

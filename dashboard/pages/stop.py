@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
@@ -20,103 +19,26 @@ from django.views.decorators.http import require_GET
 
 from dashboard import words
 from dashboard.pages.facts import Facts, name_actors
-from dashboard.pages.preview import preview_of
+from dashboard.pages.scope_choice import preview_for, what_to_stop
+from dashboard.pages.scope_press import tell_scope, verb_of
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
 from dashboard.pages.stages import clock
+from dashboard.pages.stop_form import StopForm, wish_of
 from runs import access, stops
-from runs.models import FINAL, Mode, Press, Run, RunStatus, StopRequest
-from runs.presses import LET_GO
+from runs.models import FINAL, Run, RunStatus, ScopeKind, StopRequest
 from runs.store import alongside, database_time
 
+__all__ = [
+    "StopForm",
+    "answer_press",
+    "form_of",
+    "not_recorded",
+    "stop_page",
+    "stop_preview",
+    "tell",
+    "wish_of",
+]
 log = logging.getLogger(__name__)
-DEADLINES = ((60, "60 seconds"), (300, "5 minutes"), (1800, "30 minutes"))
-NOTE_MAX, KEY_MAX = 2000, 200
-
-
-@dataclass(frozen=True)
-class StopForm:
-    """What the form holds; `came_back`: it was sent before, and nothing was recorded then."""
-
-    key: str
-    mode: str = Mode.CANCEL
-    reason: str = "other"
-    note: str = ""
-    deadline_s: int = stops.DEADLINE_S
-    came_back: bool = False
-
-    reasons = words.REASONS
-    deadlines = DEADLINES
-    decides = tuple(words.DEADLINE.items())
-
-    @classmethod
-    def fresh(cls) -> StopForm:
-        return cls(key=secrets.token_hex(16))
-
-    @classmethod
-    def returned(cls, sent: Mapping[str, str]) -> StopForm:
-        """The same form after a sign-in, with the same key; a first visit gets a fresh one."""
-        if not sent.get("key"):
-            return cls.fresh()
-        wish = wish_of(sent)
-        return cls(wish.key, wish.mode, wish.reason, wish.note, wish.deadline_s, came_back=True)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What is sent: in a form, or in an address that brings the form back."""
-        return {name: value for name, value in asdict(self).items() if name != "came_back"}
-
-    def was_pressed(self, run: Run, actor: access.Actor) -> bool:
-        """Whether this very form was recorded before: its answer had been lost."""
-        mine = Press.objects.filter(stop__run=run, actor=actor.id, key=self.key, mode=self.mode)
-        return self.came_back and mine.exclude(stop__closed_because__in=LET_GO).exists()
-
-    def modes(self, run: Run) -> list[Choice]:
-        """The modes that this form offers: those that would move the run on, and the one that was asked for.
-
-        Nothing stronger than what was asked for is ever chosen beforehand.
-        """
-        offered = [mode for mode in words.MODE if mode in stops.STRONGER[run.status]]
-        asked = self.mode if self.came_back or not offered or self.mode in offered else offered[0]
-        shown = [mode for mode in words.MODE if mode in offered or mode == asked]
-        return [Choice(mode, mode.capitalize(), words.MODE[mode], mode == asked) for mode in shown]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One radio of the form."""
-
-    value: str
-    word: str
-    sentence: str
-    chosen: bool
-
-
-def wish_of(sent: Mapping[str, str]) -> stops.Wish:
-    """A press, made harmless: what can't be read is left out and named, never refused.
-
-    Without a mode it is a cancel; a mode that nobody knows is taken as the mildest.
-    """
-    ignored = []
-    mode = sent.get("mode", Mode.CANCEL)
-    if mode not in words.MODE:
-        ignored, mode = ["mode"], Mode.PAUSE
-    reason = sent.get("reason", "other")
-    if reason not in dict(words.REASONS):
-        ignored, reason = [*ignored, "reason"], "other"
-    deadline = sent.get("deadline_s", str(stops.DEADLINE_S))
-    if deadline not in {str(seconds) for seconds, _ in DEADLINES}:
-        ignored, deadline = [*ignored, "deadline_s"], str(stops.DEADLINE_S)
-    note, key = sent.get("note", ""), sent.get("key", "")
-    if len(note) > NOTE_MAX:
-        ignored = [*ignored, f"note after {NOTE_MAX} characters"]
-    return stops.Wish(
-        mode=mode,
-        reason=reason,
-        note=note[:NOTE_MAX].replace("\0", ""),
-        key=key[:KEY_MAX].replace("\0", ""),
-        deadline_s=int(deadline),
-        ignored=ignored,
-    )
 
 
 def stop_page(request: HttpRequest, run_id: str) -> HttpResponseBase:
@@ -143,10 +65,18 @@ def show_form(request: HttpRequest, run_id: str) -> HttpResponse:
         return redirect("run", run_id)
     shell = build_shell(request, "runs", run.workspace)
     facts = Facts(run, shell.now)
-    told = {"shell": shell, "now": shell.now, "run": run, "preview": preview_of(facts), "form": form}
-    told |= {"already": already(run, facts), "origin": request.build_absolute_uri("/").rstrip("/")}
-    told |= {"modes": form.modes(run), "escalates": bool(told["already"]) and run.status not in FINAL}
+    told = {"shell": shell, "now": shell.now, "run": run, "form": form}
+    told |= form_of(facts, form, shell.may, actor) | {"origin": request.build_absolute_uri("/").rstrip("/")}
+    told |= {"already": already(run, facts)}
+    told |= {"escalates": bool(told["already"]) and run.status not in FINAL}
     return render(request, "run/stop.html", told)
+
+
+def form_of(facts: Facts, form: StopForm, may: frozenset[str], actor: access.Actor) -> dict[str, Any]:
+    """What the form's template needs to know of a run: what a press may be about, how, and what it meets."""
+    what = what_to_stop(facts, form, may)
+    chosen = replace(form, what=what.chosen)
+    return {"what": what, "preview": preview_for(facts, chosen, actor), "modes": form.modes(facts.run)}
 
 
 def already(run: Run, facts: Facts) -> str:
@@ -178,19 +108,37 @@ class Said:
     words: dict[str, Any] | None = None
     created = False
 
+    def __init__(self, tell: Callable[[Any], tuple[str, str]], kind: type) -> None:
+        self.tell, self.kind = tell, kind
+
     def keep(self, answer: Any) -> None:
-        if isinstance(answer, stops.StopAnswer):
-            self.words = tell(answer)
-            self.created = answer.answer == "recorded" and not answer.repeated
+        if not isinstance(answer, self.kind):
+            return
+        self.words = dict(zip(("sentence", "href"), self.tell(answer), strict=True))
+        self.created = getattr(answer, "answer", "recorded") == "recorded"
+        self.created = self.created and not getattr(answer, "repeated", False)
 
 
 @checked
 def press(request: HttpRequest, run_id: str) -> HttpResponse:
-    """One verb, and its answer in words; nothing is asked of the store after the commit."""
-    wish, said = wish_of(request.POST.dict()), Said()
+    """One press: of this run, or of what the form names instead of it."""
+    return answer_press(request, verb_of(actor_of(request), request.POST.dict(), run_id))
+
+
+def answer_press(
+    request: HttpRequest,
+    verb: Callable[[], object],
+    tell: Callable[[Any], tuple[str, str]] | None = None,
+    kind: type = stops.StopAnswer,
+) -> HttpResponse:
+    """One verb, and its answer in words; nothing is asked of the store after the commit.
+
+    `tell`: the sentence of an answer of this `kind` and where it leads to, read before the commit.
+    """
+    said = Said(tell or tell_any, kind)
     try:
         with alongside(said.keep):
-            stops.request_stop(actor=actor_of(request), wish=wish, run_id=run_id)
+            verb()
     except (access.NotFound, access.NotAllowed):
         raise
     except Exception:
@@ -203,8 +151,15 @@ def press(request: HttpRequest, run_id: str) -> HttpResponse:
     return redirect(said.words["href"])
 
 
-def tell(answer: stops.StopAnswer) -> dict[str, Any]:
-    """The sentence for the person who pressed."""
+def tell_any(answer: stops.StopAnswer) -> tuple[str, str]:
+    """The sentence for the person who pressed, and the page that says more."""
+    if answer.stop.scope != ScopeKind.RUN:
+        return tell_scope(answer)
+    return tell(answer), reverse("run", args=[answer.stop.run_id])
+
+
+def tell(answer: stops.StopAnswer) -> str:
+    """The sentence for a press on a run."""
     said = _sentence(answer)
     if answer.weaker is not None:
         was = answer.weaker
@@ -213,7 +168,7 @@ def tell(answer: stops.StopAnswer) -> dict[str, Any]:
         said += words.STOP_MILDER.format(asked=answer.press.mode, mode=answer.stop.mode)
     if answer.press.ignored:
         said += f" Left out, because it could not be read: {words.listed(answer.press.ignored)}."
-    return {"sentence": said, "href": reverse("run", args=[answer.stop.run_id])}
+    return said
 
 
 def _sentence(answer: stops.StopAnswer) -> str:
@@ -249,14 +204,23 @@ def not_recorded(request: HttpRequest, *, perhaps: bool = False) -> HttpResponse
     }
     facts |= {"sentence": "New work fails closed meanwhile.", "href": request.get_full_path()}
     facts |= {"link": "Try again", "not_recorded": pressed and not perhaps, "perhaps": pressed and perhaps}
-    facts |= {"again": StopForm.returned(request.POST.dict()).fields if pressed else {}}
+    facts |= {"again": again(request) if pressed else {}}
     return render(request, "error.html", facts, status=503)
+
+
+def again(request: HttpRequest) -> dict[str, Any]:
+    """The same form once more, with the same key: what names its runs or its scope comes along."""
+    sent = {name: value for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
+    return sent | StopForm.returned(request.POST.dict()).fields
 
 
 @require_GET
 @signed_in
 def stop_preview(request: HttpRequest, run_id: str) -> HttpResponse:
-    """GET /runs/<id>/stop/preview : what the dialog says a stop would meet now."""
-    run = access.find_run(actor_of(request), run_id)
-    facts = Facts(run, database_time())
-    return render(request, "run/_preview.html", {"preview": preview_of(facts), "now": facts.now})
+    """GET /runs/<id>/stop/preview : what the dialog says a stop of what is chosen would meet now."""
+    actor = actor_of(request)
+    run = access.find_run(actor, run_id)
+    form = StopForm(key="", what=request.GET.get("what", ""), step=request.GET.get("step", ""))
+    now = database_time()
+    told = preview_for(Facts(run, now), form, actor)
+    return render(request, "run/_preview.html", {"preview": told, "now": now})

@@ -13,8 +13,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard import words
+from dashboard import scope_words, words
 from dashboard.words import Term
+from runs.policies import Match
 
 register = template.Library()
 
@@ -59,6 +60,12 @@ SAYINGS = {
 def say(name: str) -> str:
     """One sentence of the lexicon."""
     return SAYINGS[name]
+
+
+@register.simple_tag
+def described(match: Match) -> str:
+    """A policy's match in words."""
+    return scope_words.described(match)
 
 
 @register.simple_tag

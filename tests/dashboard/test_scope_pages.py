@@ -1,0 +1,433 @@
+"""Stops of scopes on pages: the dialog's “What”, the form, the list, one stop, its release, a new switch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from runs import policies, releases, rules, scopes, stops
+from runs.access import Actor
+from runs.models import Press, Run, RunStatus, Session, StopPart, StopRequest, Workspace
+from runs.policies import Match
+from runs.rules import Rules
+from runs.scopes import Target
+from runs.stops import Wish
+from tests.dashboard.scenes import an_admin, browser, text_of
+from tests.worlds import World, fresh, in_seconds
+
+pytestmark = pytest.mark.django_db(transaction=True)
+JSON = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def said(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status, answer.content
+    return text_of(answer.content.decode())
+
+
+def form_of(kind: str, row: Any) -> str:
+    return f"/stop/scope?scope={kind}&id={row.pk}"
+
+
+def press(client: Client, path: str, **fields: str) -> str:
+    """The page that a press leads to."""
+    return text_of(client.post(path, {"key": "k-1", **fields}, follow=True).content.decode())
+
+
+def stop_scope(world: World, target: Target, by: Actor | None = None, **wish: Any) -> StopRequest:
+    return scopes.request_scope_stop(actor=by or world.alice, wish=Wish(**wish), target=target).stop
+
+
+def whole(world: World) -> Target:
+    return Target("workspace", world.workspace.pk)
+
+
+# the form and the press -----------------------------------------------------------------------------------
+
+
+def test_the_form_of_a_workspace_says_by_class_what_a_stop_would_meet(world: World) -> None:
+    flying, queued, other = world.run("a"), world.run("b", session="nightly"), world.run("c")
+    world.opened(flying, "charge:1")
+    world.report(world.opened(queued, "mail:1"), provider_ref="m-1")
+    world.stop(other, mode="pause")
+    Run.objects.filter(pk=queued.pk).update(ungateable=["web_search"])
+    page = said(browser(world.alice), form_of("workspace", world.workspace))
+    assert "Stop workspace “Finance”?" in page
+    assert "Pause: 2 runs will be paused. 1 more is stopping already." in page
+    assert "Cancel: 3 runs (1 of them held already) will be refused new work and asked to end." in page
+    assert re.search(r"1 action is in flight: charge:1, since \d\d:\d\d:\d\d\. It may still complete", page)
+    assert "1 effect in flight has no compensation declared." in page
+    assert "1 effect already happened; stopping does not undo it." in page
+    assert "Not covered: 1 run has tools at the provider" in page
+    assert "No new run of it is admitted until the stop is released." in page
+
+
+def test_alice_stops_a_workspace_and_the_page_of_the_stop_says_so(world: World) -> None:
+    runs = [world.run(f"r-{n}") for n in range(3)]
+    alice = browser(world.alice)
+    page = press(alice, form_of("workspace", world.workspace), mode="cancel", reason="cost", note="prices")
+    assert re.search(
+        r"Stop #1 of workspace “Finance” recorded \d\d:\d\d:\d\d\.\d{3} UTC\. Its gate is shut", page
+    )
+    assert "3 recorded" in page
+    assert "Alice" in page
+    assert "Cost: prices" in page
+    assert {fresh(run).status for run in runs} <= {"CANCELLING", "CANCELLED"}
+    under = said(alice, f"/runs/{runs[0].pk}/")
+    assert "Under stop #1 of workspace “Finance”. Its own stop is a part of it." in under
+
+
+def test_a_press_in_the_dialog_of_a_run_reaches_its_session(world: World) -> None:
+    mine, beside, apart = world.run("a", session="nightly"), world.run("b", session="nightly"), world.run("c")
+    session, alice = Session.objects.get(), browser(world.alice)
+    form = alice.get(f"/runs/{mine.pk}/").content.decode()
+    assert f'value="session:{session.pk}"' in form
+    assert f'value="workspace:{world.workspace.pk}"' in form
+    preview = said(alice, f"/runs/{mine.pk}/stop/preview?what=session:{session.pk}")
+    assert "2 runs will be paused" in preview
+    sent = {"key": "k-1", "what": f"session:{session.pk}", "mode": "pause"}
+    answer = alice.post(f"/runs/{mine.pk}/stop", sent, headers=JSON)
+    assert answer.status_code == 201
+    told = answer.json()
+    assert told["sentence"].startswith("Stop #1 of session “nightly” recorded")
+    assert told["href"] == f"/stops/{StopRequest.objects.get(scope='session').pk}/"
+    assert [fresh(run).status != "ACTIVE" for run in (mine, beside, apart)] == [True, True, False]
+    again = alice.post(f"/runs/{mine.pk}/stop", sent, headers=JSON)
+    assert (again.status_code, StopRequest.objects.filter(scope="session").count()) == (200, 1)
+
+
+def test_one_step_is_stopped_and_its_run_goes_on(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    step = world.claimed(run, "pay")
+    preview = said(alice, f"/runs/{run.pk}/stop/preview?what=step&step={step.pk}")
+    assert "Nothing more of “pay” is let through. The run goes on." in preview
+    page = press(alice, f"/runs/{run.pk}/stop", what="step", step=step.pk)
+    assert "of step “pay” recorded" in page
+    assert fresh(run).status == "ACTIVE"
+    listed = said(alice, "/stops/")
+    assert "#1 step “pay”" in listed
+    assert "Nothing more of this step is let through" in said(
+        alice, f"/stops/{StopRequest.objects.get().pk}/"
+    )
+
+
+def test_what_nobody_can_read_means_the_run_that_was_looked_at(world: World) -> None:
+    run, other = world.run("a"), world.run("b")
+    browser(world.alice).post(f"/runs/{run.pk}/stop", {"key": "k-1", "what": "everything"})
+    assert (fresh(run).cancel_version, fresh(other).cancel_version) == (2, 1)
+
+
+def test_a_second_press_joins_a_stronger_one_replaces_and_unreadable_fields_are_named(world: World) -> None:
+    path = form_of("workspace", world.workspace)
+    press(browser(world.alice), path, mode="pause")
+    joined = press(browser(world.bob), path, mode="pause", review="soon", ends="never")
+    assert re.search(r"Workspace “Finance” is stopped already, since \d\d:\d\d:\d\d \(#1, Alice\)\.", joined)
+    assert "Left out, because it could not be read: review and ends" in joined
+    offered = browser(world.bob).get(path).content.decode()
+    assert 'value="pause"' not in offered
+    assert "Cancel: Your press will replace stop #1." in text_of(offered)
+    assert "It replaces stop #1 (pause, Alice)." in press(browser(world.bob), path, mode="cancel", key="k-2")
+
+
+def test_a_press_without_a_sign_in_comes_back_with_its_key_for_the_same_scope(world: World) -> None:
+    path = form_of("workspace", world.workspace)
+    first = browser().post(path, {"key": "k-7", "observe": "on"})["Location"]
+    back = unquote(first.removeprefix("/sign-in?next="))
+    assert back.startswith(f"/stop/scope?scope=workspace&id={world.workspace.pk}&key=k-7")
+    assert "NOT recorded yet" in browser().get(first).content.decode()
+    form = browser(world.alice).get(back).content.decode()
+    assert 'name="key" value="k-7"' in form
+    assert 'name="observe" value="on" checked' in form
+
+
+def test_a_press_that_the_store_does_not_answer_says_loudly_that_it_is_not_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(**_: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(scopes, "request_scope_stop", away)
+    path = form_of("workspace", world.workspace)
+    answer = browser(world.alice).post(path, {"key": "k-7", "note": "prices"})
+    html = answer.content.decode()
+    assert answer.status_code == 503
+    assert "Your stop was NOT recorded." in html
+    assert f'action="{path.replace("&", "&amp;")}"' in html
+    assert 'name="key" value="k-7"' in html
+    assert StopRequest.objects.count() == 0
+
+
+def test_roles_decide_and_a_foreign_scope_is_not_there(world: World) -> None:
+    path, dana, mallory = form_of("workspace", world.workspace), browser(world.dana), browser(world.mallory)
+    assert (dana.get(path).status_code, dana.post(path, {}).status_code) == (403, 403)
+    assert (mallory.get(path).status_code, mallory.post(path, {}).status_code) == (404, 404)
+    stop = stop_scope(world, whole(world))
+    for address in ("", "release", "review"):
+        assert mallory.get(f"/stops/{stop.pk}/{address}").status_code == 404
+        assert mallory.post(f"/stops/{stop.pk}/{address}", {"reason": "mine"}).status_code in (404, 405)
+    assert browser(world.alice).post(f"/stops/{stop.pk}/release", {"reason": "mine"}).status_code == 403
+    assert dana.post(f"/stops/{stop.pk}/review", {"review": "7"}).status_code == 403
+    assert fresh(world_workspace(world)).gate == "SHUT"
+
+
+def world_workspace(world: World) -> Any:
+    return Workspace.objects.get(pk=world.workspace.pk)
+
+
+# the list -------------------------------------------------------------------------------------------------
+
+
+def test_the_list_tells_standing_active_and_past_stops_apart(world: World) -> None:
+    bob = browser(world.bob)
+    assert "No stop is in force." in said(bob, "/stops/")
+    run, beside = world.run("a", session="nightly"), world.run("b", name="Books of May")
+    standing = stop_scope(world, Target("session", Session.objects.get().pk), mode="pause", note="prices")
+    StopRequest.objects.filter(pk=standing.pk).update(review_at=in_seconds(-60))
+    world.refused(run)
+    world.refused(run, "charge:8")
+    world.stop(beside)
+    page = said(bob, "/stops/")
+    assert "Stops 1 in force" in page
+    assert re.search(r"#1 session “nightly” pause In force Alice Other: prices", page)
+    assert "refused 2 last 0 s ago" in page
+    assert "overdue: nobody looked at it again" in page
+    assert re.search(r"Active 1 not closed.*#3 run “Books of May” cancel", page)
+    assert "No stop is over yet." in page
+    releases.release(actor=world.bob, stop_id=standing.pk, reason="right again")
+    page = said(bob, "/stops/")
+    assert re.search(r"History .*#1 session “nightly” pause Released", page)
+
+
+def test_a_stop_that_observes_counts_what_it_would_have_refused_until_it_is_enforced(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    page = press(alice, form_of("workspace", world.workspace), observe="on")
+    assert "It only observes: nothing is refused" in page
+    stop = StopRequest.objects.get()
+    world.opened(run)
+    assert "would have refused" in said(alice, "/stops/")
+    detail = said(alice, f"/stops/{stop.pk}/")
+    assert re.search(r"Would have refused \d", detail)
+    assert "Enforce…" in detail
+    page = press(alice, form_of("workspace", world.workspace), mode="pause", key="k-2")
+    assert "Stop #2 of workspace “Finance” recorded" in page
+    assert "enforced by #2" in said(alice, f"/stops/{stop.pk}/")
+
+
+def test_the_list_says_when_the_store_cannot_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("gone")
+
+    alice = browser(world.alice)
+    monkeypatch.setattr("dashboard.pages.stops.workspace_of", away)
+    answer = alice.get("/stops/")
+    assert answer.status_code == 503
+    assert "We cannot confirm the state. Gates fail closed" in text_of(answer.content.decode())
+
+
+# release, review ------------------------------------------------------------------------------------------
+
+
+def test_bob_releases_a_workspace_with_a_reason_and_nothing_is_started(world: World) -> None:
+    runs = [world.run(f"r-{n}") for n in range(2)]
+    stop, bob = stop_scope(world, whole(world), mode="pause"), browser(world.bob)
+    page = said(bob, f"/stops/{stop.pk}/release")
+    assert "Releasing starts nothing. 2 paused runs stay paused until resumed one by one." in page
+    assert "New runs may be admitted." in page
+    blank = bob.post(f"/stops/{stop.pk}/release", {"reason": " "})
+    assert (blank.status_code, world_workspace(world).gate) == (422, "SHUT")
+    assert "a release needs a reason" in blank.content.decode()
+    page = press(bob, f"/stops/{stop.pk}/release", reason="right again")
+    assert "Stop #1 is released. Nothing was started by this" in page
+    assert world_workspace(world).gate == "OPEN"
+    assert {fresh(run).status for run in runs} <= {RunStatus.PAUSING, RunStatus.PAUSED}
+    assert "holds nothing any more" in said(bob, f"/stops/{stop.pk}/release")
+
+
+def test_a_stop_that_is_still_being_fenced_is_not_released_and_says_how_far_it_is(world: World) -> None:
+    world.run("a")
+    stop, bob = stop_scope(world, whole(world), mode="pause"), browser(world.bob)
+    StopRequest.objects.filter(pk=stop.pk).update(fenced_at=None)
+    assert "It is still being fenced" in said(bob, f"/stops/{stop.pk}/release")
+    early = bob.post(f"/stops/{stop.pk}/release", {"reason": "right"})
+    assert (early.status_code, world_workspace(world).gate) == (409, "SHUT")
+    assert "1 of 1 runs had their turn" in text_of(early.content.decode())
+    assert "Establishing" in said(bob, f"/stops/{stop.pk}/")
+
+
+def test_where_the_rules_ask_for_it_a_second_person_grants_the_release(world: World) -> None:
+    erin = an_admin(world)
+    rules.change_rules(
+        actor=erin, workspace_id=world.workspace.pk, version=0, rules=Rules(release_by_two=True)
+    )
+    stop = stop_scope(world, whole(world), mode="pause")
+    bob, carol = browser(world.bob), browser(world.carol)
+    assert "The rules ask for two people." in said(bob, f"/stops/{stop.pk}/release")
+    asked = press(bob, f"/stops/{stop.pk}/release", reason="right again")
+    assert "Your wish to release stop #1 is recorded." in asked
+    assert "Bob asked to release it" in asked
+    same = bob.post(f"/stops/{stop.pk}/release", {"reason": "right again"})
+    assert (same.status_code, world_workspace(world).gate) == (409, "SHUT")
+    granted = press(carol, f"/stops/{stop.pk}/release", reason="checked too")
+    assert "Stop #1 is released" in granted
+    assert world_workspace(world).gate == "OPEN"
+
+
+def test_a_review_date_is_moved_and_ends_nothing(world: World) -> None:
+    stop, alice = stop_scope(world, whole(world), mode="pause"), browser(world.alice)
+    assert "The stop stands all the while" in said(alice, f"/stops/{stop.pk}/review")
+    page = press(alice, f"/stops/{stop.pk}/review", review="30")
+    assert "Stop #1 is looked at again" in page
+    assert fresh(stop).review_at > in_seconds(29 * 86_400)
+    assert alice.post(f"/stops/{stop.pk}/review", {"review": "soon"}).status_code == 422
+
+
+# policies -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_switch_creates_a_policy_and_shuts_it_in_one_go(world: World) -> None:
+    run, other = world.run("a", labels={"tag": "payments"}), world.run("b")
+    alice = browser(world.alice)
+    match = {"name": "no-payments", "labels": "tag=payments"}
+    seen = alice.get("/stops/new/preview", match).content.decode()
+    assert "1 run now; every future run that matches." in text_of(seen)
+    page = press(alice, "/stops/new", **match, mode="cancel")
+    assert "Stop #1 of policy “no-payments” recorded" in page
+    assert "runs with tag = payments" in page
+    assert (fresh(run).status == "ACTIVE", fresh(other).status == "ACTIVE") == (False, True)
+    assert "Wider" in alice.get(f"/runs/{other.pk}/stop").content.decode()
+    again = press(alice, "/stops/new", **match, mode="cancel", key="k-2")
+    assert "Policy “no-payments” is stopped already" in again
+    assert StopRequest.objects.filter(scope="policy").count() == 1
+
+
+def test_a_switch_of_effects_leaves_its_runs_at_work_and_says_so(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    world.opened(run, "charge:1")
+    match = {"name": "no charges", "kinds": "bank.charge"}
+    seen = text_of(alice.get("/stops/new/preview", match).content.decode())
+    assert "bank.charge is refused in 1 run. The runs go on." in seen
+    assert "1 action is in flight: charge:1" in seen
+    page = press(alice, "/stops/new", **match)
+    assert "What it names is refused from now on; the runs themselves go on." in page
+    assert fresh(run).status == "ACTIVE"
+    assert "bank.charge is refused; the run goes on." in said(alice, f"/runs/{run.pk}/")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"name": "x"}, "Give labels, kinds or classes"),
+        ({"name": "", "kinds": "k"}, "Give it a name."),
+        ({"name": "x", "labels": "payments"}, "Write a label as name=value, not “payments”."),
+    ],
+)
+def test_what_makes_no_policy_is_said_and_kept_in_the_form(
+    world: World, fields: dict[str, str], why: str
+) -> None:
+    answer = browser(world.alice).post("/stops/new", {"key": "k-1", **fields})
+    html = answer.content.decode()
+    assert (answer.status_code, StopRequest.objects.count()) == (422, 0)
+    assert why in text_of(html)
+    assert "Your stop was NOT recorded." in html
+    assert fields.get("labels", "") in html
+
+
+# the old addresses, everywhere ----------------------------------------------------------------------------
+
+
+def test_the_gates_old_addresses_lead_to_the_stop_of_the_workspace(world: World) -> None:
+    alice = browser(world.alice)
+    assert alice.get("/gate")["Location"] == form_of("workspace", world.workspace)
+    old = alice.post("/gate/shut", {"key": "k-1", "reason": "cost"})
+    stop = StopRequest.objects.get()
+    assert (old["Location"], stop.mode, stop.reason) == (f"/stops/{stop.pk}/", "pause", "cost")
+    assert alice.get("/gate")["Location"] == f"/stops/{stop.pk}/"
+    assert alice.get("/gate/release")["Location"] == f"/stops/{stop.pk}/release"
+
+
+def test_only_who_runs_the_installation_stops_all_workspaces(world: World) -> None:
+    assert browser(an_admin(world)).get("/stop/everywhere").status_code == 404
+    assert world.bob.user is not None
+    type(world.bob.user).objects.filter(pk=world.bob.user.pk).update(is_superuser=True)
+    bob = browser(world.bob)
+    assert "All workspaces" in said(bob, "/stop")
+    assert "All workspaces" not in said(browser(world.alice), "/stop")
+    page = press(bob, "/stop/everywhere", mode="pause")
+    assert "A stop of all workspaces is recorded." in page
+    assert {space.gate for space in Workspace.objects.all()} == {"SHUT"}
+    assert "All workspaces" not in said(browser(world.alice), "/stops/")
+    page = press(bob, "/stop/everywhere/release", reason="checked")
+    assert "All workspaces are released from it." in page
+    assert {space.gate for space in Workspace.objects.all()} == {"OPEN"}
+
+
+# bounds ---------------------------------------------------------------------------------------------------
+
+
+def crowd(world: World, number: int) -> None:
+    rows = [
+        Run(
+            workspace=world.workspace, key=f"crowd-{n}", name=f"crowd {n}", parameters_digest="",
+            labels={"tag": "payments"}, session=Session.objects.get(),
+        )
+        for n in range(number)
+    ]  # fmt: skip
+    Run.objects.bulk_create(rows, batch_size=200)
+
+
+def test_each_page_makes_as_many_queries_for_a_thousand_runs_as_for_ten(world: World) -> None:
+    first = world.run("first", session="nightly", labels={"tag": "payments"})
+    world.opened(first)
+    made = policies.create_policy(
+        actor=world.alice, workspace_id=world.workspace.pk, name="p", match=Match(labels={"tag": "payments"})
+    )
+    stop = stop_scope(world, Target("policy", made.pk), mode="pause")
+    bob = browser(world.bob)
+    paths = ["/stops/", "/stop", "/stops/new?labels=tag%3Dpayments", f"/runs/{first.pk}/"]
+    paths += [f"/stops/{stop.pk}/", f"/stops/{stop.pk}/release", f"/runs/{first.pk}/stop"]
+    paths += [form_of("workspace", world.workspace), form_of("session", Session.objects.get())]
+
+    def queries() -> dict[str, int]:
+        told = {}
+        for path in paths:
+            with CaptureQueriesContext(
+                connection,
+            ) as seen:
+                assert bob.get(path).status_code == 200, path
+            told[path] = len(seen)
+        return told
+
+    def grow(number: int) -> None:
+        crowd(world, number)
+        held = Run.objects.filter(key__startswith="crowd")
+        parts = [StopPart(stop=stop, run=run, result="recorded", run_stop=stop) for run in held]
+        StopPart.objects.bulk_create(parts, batch_size=200)
+
+    grow(10)
+    few = queries()
+    StopPart.objects.filter(run__key__startswith="crowd").delete()
+    Run.objects.filter(key__startswith="crowd").delete()
+    grow(1000)
+    assert queries() == few
+    assert max(few.values()) <= 45, few
+
+
+def test_stop_presses_of_a_run_stay_as_they_were(world: World) -> None:
+    """The negative control of the dialog: without “What”, it is this run and nothing else."""
+    run, beside = world.run("a", session="nightly"), world.run("b", session="nightly")
+    answer = browser(world.alice).post(f"/runs/{run.pk}/stop", {"key": "k-1"}, headers=JSON).json()
+    assert answer["sentence"].startswith("Stop #1 recorded")
+    assert (fresh(run).cancel_version, fresh(beside).cancel_version) == (2, 1)
+    assert stops.stop_of(beside) is None
+    assert Press.objects.count() == 1

@@ -1,6 +1,7 @@
 """What needs a person, of one workspace: the overview shows all of it, the list of runs those that it holds.
 
-Each group is bounded, and what it leaves out is counted. The most urgent stands first.
+Each group is bounded, and what it leaves out is counted. The most urgent stands first. What a drill left
+needs nobody.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.urls import reverse
 
 from dashboard import scope_words, words
@@ -81,7 +82,8 @@ def some(
 
 def silent_in(workspace: Workspace) -> Needs:
     """Runs in motion of whose workers nothing is heard, the longest silence first."""
-    rows = Run.objects.filter(receipts.is_silent(), workspace=workspace).order_by("silent_at", "pk")
+    rows = Run.objects.filter(receipts.is_silent(), workspace=workspace, drill=False)
+    rows = rows.order_by("silent_at", "pk")
     return some("silent", rows, _silent, Filter(workspace, status="silent").address(), "silent runs")
 
 
@@ -95,7 +97,8 @@ def _silent(run: Run) -> Need:
 
 def unknown_in(workspace: Workspace) -> Needs:
     """Effects of which nobody knows whether they happened, the oldest first."""
-    rows = Effect.objects.filter(run__workspace=workspace, settlement=Settlement.UNKNOWN)
+    mine = {"run__workspace": workspace, "run__drill": False}
+    rows = Effect.objects.filter(**mine, settlement=Settlement.UNKNOWN)
     found = rows.select_related("run").defer("body", "plan").order_by("unknown_since", "pk")
     return some("unknown", found, _unknown, Filter(workspace, unknown=True).address(), "unknown effects")
 
@@ -112,7 +115,8 @@ def _unknown(effect: Effect) -> Need:
 
 def unknown_messages_in(workspace: Workspace) -> Needs:
     """Messages of which nobody knows whether they were handed over, the oldest first."""
-    rows = Delivery.objects.filter(run__workspace=workspace, state=DeliveryState.UNKNOWN)
+    mine = {"run__workspace": workspace, "run__drill": False}
+    rows = Delivery.objects.filter(**mine, state=DeliveryState.UNKNOWN)
     found = rows.select_related("run").defer("body").order_by("unknown_since", "pk")
     return some("messages unknown", found, _message)
 
@@ -127,7 +131,8 @@ def _message(delivery: Delivery) -> Need:
 def late_in(workspace: Workspace) -> Needs:
     """Stops whose deadline passed while work was in flight, and that are not closed."""
     late = {"timed_out_at__isnull": False, "closed_at__isnull": True, "superseded_by__isnull": True}
-    rows = StopRequest.objects.filter(workspace=workspace, run__status=RunStatus.CANCELLING_TIMEOUT, **late)
+    of = {"workspace": workspace, "run__status": RunStatus.CANCELLING_TIMEOUT, "run__drill": False}
+    rows = StopRequest.objects.filter(**of, **late)
     found = rows.select_related("run").order_by("timed_out_at", "pk")
     return some("timed out", found, _late, Filter(workspace, status="stopping").address(), "timed-out stops")
 
@@ -141,7 +146,7 @@ def _late(stop: StopRequest) -> Need:
 
 def reviews_for(workspace: Workspace, user: User) -> Needs:
     """Reviews that wait for this person, the first to expire first."""
-    rows = with_given(open_in(workspace.pk).filter(for_person(user)))
+    rows = with_given(open_in(workspace.pk).filter(for_person(user), run__drill=False))
     found = rows.select_related("effect", "run").order_by("expires_at", "pk")
     return some(
         "waiting for review",
@@ -161,13 +166,15 @@ def _review(review: Any) -> Need:
 
 def paused_in(workspace: Workspace) -> Needs:
     """Paused runs, the one that waits longest first."""
-    rows = Run.objects.filter(workspace=workspace, status=RunStatus.PAUSED).order_by("pk")
+    holding = StopRequest.objects.filter(run=OuterRef("pk"), closed_at__isnull=True).order_by("-number")
+    rows = Run.objects.filter(workspace=workspace, status=RunStatus.PAUSED, drill=False).order_by("pk")
+    rows = rows.annotate(held_at=Subquery(holding.values("recorded_at")[:1]))
     return some("paused", rows, _paused, Filter(workspace, status="paused").address(), "paused runs")
 
 
-def _paused(run: Run) -> Need:
-    says = "Resumes only by a new decision."
-    return Need(words.RUN["PAUSED"], words.brief(run.name, 120), _run(run.pk), says, "Open run")
+def _paused(run: Any) -> Need:
+    says, name = "Resumes only by a new decision.", words.brief(run.name, 120)
+    return Need(words.RUN["PAUSED"], name, _run(run.pk), says, "Open run", run.held_at, aged="held")
 
 
 def overdue_in(workspace: Workspace, now: datetime) -> Needs:

@@ -61,7 +61,7 @@ def policy_rows(found: list[Policy]) -> list[PolicyRow]:
     return [
         PolicyRow(
             policy,
-            scope_words.described(policy.match),
+            scope_words.described(policies.match_of(policy)),
             of.get(policy.pk),
             words.clean(named.get(policy.created_by, "")),
         )

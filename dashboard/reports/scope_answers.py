@@ -240,7 +240,7 @@ def _decide(r: ScopeRows) -> Iterator[ScopeClaim]:
     if r.stands and stop.review_at:
         late = ", which has passed" if stop.review_at < r.as_of else ""
         yield say(f"Look at it again by {words.moment_utc(stop.review_at)}{late}.")
-    if paused := r.states(RunStatus.PAUSED):
+    if (paused := r.states(RunStatus.PAUSED)) and not r.of_effects:
         while_shut = " They can be, once it is released." if r.stands else ""
         text = f"{runs(paused)} paused: each is resumed by a decision of its own, or stays.{while_shut}"
         yield say(text, href=listed(r, status="paused"), link="Open them")

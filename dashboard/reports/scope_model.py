@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -75,13 +74,14 @@ class ScopeReport:
     stop: dict[str, Any]
     subject: str
     title: str
+    of_effects: bool
     final: bool
     stamp: str
     runs: int
     closed: int
-    results: Counter[str]
+    results: dict[str, int]
     endings: list[Ending]
-    effects: Counter[str]
+    effects: dict[str, int]
     known: int
     of: int
     in_flight: int

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
-from django.db.models import Case, Count, Min, QuerySet, Value, When
+from django.db.models import Case, Count, Min, Q, QuerySet, Value, When
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import REGISTRY
@@ -36,6 +36,7 @@ MOST = 10_000  # rows that a figure counts; one at MOST says "at least"
 KEPT_S = 5.0
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via")
+REAL = Q(run__isnull=True) | Q(run__drill=False)  # what a drill leaves is no alarm
 STAGES = ("waiting", "recorded", "draining", "timed out", "settling")
 
 
@@ -117,7 +118,7 @@ def _open_stops() -> Metric:
         When(timed_out_at__isnull=False, then=Value("timed out")),
         default=Value("draining"),
     )
-    some = StopRequest.objects.filter(closed_at__isnull=True).values("pk")[:MOST]
+    some = StopRequest.objects.filter(REAL, closed_at__isnull=True).values("pk")[:MOST]
     found = dict(
         StopRequest.objects.filter(pk__in=some)
         .annotate(stage=stage)
@@ -134,21 +135,21 @@ def _open_stops() -> Metric:
 
 
 def _timed_out() -> Metric:
-    late = StopRequest.objects.filter(closed_at__isnull=True, timed_out_at__isnull=False)
+    late = StopRequest.objects.filter(REAL, closed_at__isnull=True, timed_out_at__isnull=False)
     return GaugeMetricFamily(
         "allstop_stops_timed_out", "Open stops whose deadline has passed.", value=_some(late)
     )
 
 
 def _unknown() -> Metric:
-    rows = Effect.objects.filter(settlement=Settlement.UNKNOWN)
+    rows = Effect.objects.filter(REAL, settlement=Settlement.UNKNOWN)
     return GaugeMetricFamily(
         "allstop_effects_unknown", "Effects of which nobody knows whether they happened.", value=_some(rows)
     )
 
 
 def _oldest_unknown() -> Metric:
-    rows = Effect.objects.filter(settlement=Settlement.UNKNOWN).order_by("unknown_since")
+    rows = Effect.objects.filter(REAL, settlement=Settlement.UNKNOWN).order_by("unknown_since")
     since = rows.values_list("unknown_since", flat=True).first()
     told = "For how long the oldest unknown effect has been unknown; 0 when there is none."
     return GaugeMetricFamily("allstop_effects_unknown_oldest_seconds", told, value=_age(since))
@@ -195,7 +196,7 @@ def _oldest(rows: QuerySet[Any], moment: str) -> datetime | None:
 
 def _stopping() -> Metric:
     statuses = [*DRAINING, RunStatus.UNKNOWN]
-    some = Run.objects.filter(status__in=statuses).values("pk")[:MOST]
+    some = Run.objects.filter(status__in=statuses, drill=False).values("pk")[:MOST]
     found = dict(Run.objects.filter(pk__in=some).values_list("status").annotate(n=Count("pk")).order_by())
     told = "Runs that are stopping, or that rest with an effect nobody could settle."
     return _gauge("runs_stopping", told, "status", {str(name): found.get(name, 0) for name in statuses})

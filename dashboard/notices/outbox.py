@@ -36,9 +36,13 @@ KEPT_FOR = timedelta(days=30)  # the log of their tries too; what happened stays
 
 
 def heard(written: Sequence[Written]) -> None:
-    """Put the notices of these lines down in the lines' own transaction."""
-    Notice.objects.bulk_create([_notice(*one) for one in written])
+    """Put the notices of these lines down in the lines' own transaction. Nobody is told of a drill."""
+    Notice.objects.bulk_create([_notice(*one) for one in written if not _of_drill(one[0])])
     transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
+
+
+def _of_drill(holder: Run | Workspace) -> bool:
+    return isinstance(holder, Run) and holder.drill
 
 
 def _notice(holder: Run | Workspace, seq: int, line: Line) -> Notice:
@@ -89,9 +93,8 @@ def _old(rows: Any) -> Any:
     told = Notice.objects.filter(
         event=Event.UNKNOWN_PAST_DUE, subject=OuterRef("pk"), subject_at=OuterRef("unknown_since")
     )
-    old = rows.filter(unknown_since__lte=after(-settings.ALLSTOP_UNKNOWN_DUE_S)).exclude(
-        run__status="ABANDONED"
-    )
+    due = after(-settings.ALLSTOP_UNKNOWN_DUE_S)
+    old = rows.filter(unknown_since__lte=due, run__drill=False).exclude(run__status="ABANDONED")
     found = old.filter(~Exists(told)).order_by("unknown_since")
     return found.values_list("pk", "run_id", "run__workspace_id", "unknown_since")
 

@@ -77,7 +77,7 @@ class Running:
 
 def running_in(workspace: Workspace) -> Running:
     """Two queries."""
-    active = Run.objects.filter(workspace=workspace, status=RunStatus.ACTIVE).order_by()
+    active = Run.objects.filter(workspace=workspace, status=RunStatus.ACTIVE, drill=False).order_by()
     rows = active.values_list("session__key").annotate(n=Count("pk")).order_by("-n", "session__key")
     shown = list(rows[:SESSIONS])
     total = active.count()
@@ -90,7 +90,7 @@ def running_in(workspace: Workspace) -> Running:
 
 def stops_in(workspace: Workspace, now: datetime, *, standing: bool) -> list[StopRow]:
     """Stops in force, the newest first: those that stand, or the others."""
-    rows = in_force(workspace.pk).order_by("-number")
+    rows = in_force(workspace.pk).exclude(run__drill=True).order_by("-number")
     chosen = rows.filter(scope__in=STANDING) if standing else rows.exclude(scope__in=STANDING)
     return rows_of(chosen[:STOPS], now)
 

@@ -14,6 +14,7 @@ from django.urls import reverse
 from dashboard import words
 from effects.models import Effect, Settlement
 from runs import policies, receipts
+from runs.access import DRILLS
 from runs.models import Policy, Run, StopPart, StopRequest, Workspace
 from runs.store import after
 
@@ -39,6 +40,7 @@ NAMED = {
     "runtime": "runtime",
     "stop": "stopped by",
     "since": "started",
+    "drills": "drills",
 }
 
 
@@ -47,7 +49,7 @@ class Filter:
     """What the address asks for; anything unreadable is as if it were not there.
 
     `stop`: the number of a stop, of one run or of many, that stopped it. `all`: everything that matches is
-    selected, for a bulk stop. `done`: the bulk stop whose result stands above the list.
+    selected, for a bulk stop. `done`: the bulk stop whose result stands above the list. `drills`: those too.
     """
 
     workspace: Workspace
@@ -59,6 +61,7 @@ class Filter:
     runtime: str = ""
     stop: str = ""
     since: str = ""
+    drills: bool = False
     before: str = ""
     top: str = ""
     all: bool = False
@@ -80,6 +83,7 @@ class Filter:
             runtime=text("runtime", 120),
             stop=number if number.isascii() and number.isdigit() and len(number) < 16 else "",
             since=since if since in SINCE else "",
+            drills=query.get("drills") == "1",
             before=text("before", 40),
             top=text("top", 40),
             all=query.get("all") == "1",
@@ -91,17 +95,22 @@ class Filter:
         """What narrows the list, by its name in the address."""
         told = {"status": self.status, "q": self.q, "session": self.session}
         told |= {"unknown": "1" if self.unknown else "", "policy": self.policy, "runtime": self.runtime}
-        told |= {"stop": self.stop, "since": self.since}
+        told |= {"stop": self.stop, "since": self.since, "drills": "1" if self.drills else ""}
         return {name: value for name, value in told.items() if value}
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.chosen)
+        return bool(set(self.chosen) - {"drills"})
 
     @property
     def rarer(self) -> bool:
         """Whether one of those is set that the page keeps folded away."""
-        return bool(self.policy or self.runtime or self.stop or self.since)
+        return bool(self.policy or self.runtime or self.stop or self.since or self.drills)
+
+    @property
+    def hides_drills(self) -> bool:
+        """Whether runs of drills are left out: not where they are asked for, at home, or part of a stop."""
+        return not (self.drills or self.stop or self.workspace.slug == DRILLS)
 
     @property
     def told(self) -> dict[str, str]:
@@ -120,7 +129,8 @@ class Filter:
             return SINCE[value][0].lower()
         if name == "policy":
             return self._policy_name()
-        return {"stop": f"#{value}", "unknown": "yes"}.get(name, words.brief(value))
+        told = {"stop": f"#{value}", "unknown": "yes", "drills": "too"}
+        return told.get(name, words.brief(value))
 
     def _policy_name(self) -> str:
         found = Policy.objects.filter(workspace=self.workspace, pk=self.policy).first()
@@ -135,6 +145,8 @@ class Filter:
             runs = runs.filter(receipts.is_silent())
         if self.q:
             runs = runs.filter(Q(name__icontains=self.q) | Q(key__icontains=self.q) | Q(pk=self.q))
+        if self.hides_drills:
+            runs = runs.filter(Q(drill=False) | Q(pk=self.q))
         return self._rarer(runs).order_by("-pk")
 
     def _rarer(self, runs: QuerySet[Run]) -> QuerySet[Run]:

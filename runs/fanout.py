@@ -42,14 +42,16 @@ CHUNK = 500  # runs a transaction
 A_PASS = 20_000  # ids that are read at once
 IN_REQUEST_S = 1.0  # so long the request of a stop goes on with it; the sweep does the rest
 IN_SWEEP_S = 10.0
+AGAIN_S = 0.01  # between two looks at rows that somebody else holds
 OVER = "its runs are closed"  # why a scope stop was closed
 
 
-def fence(stop_id: str, within_s: float = IN_REQUEST_S) -> bool:
+def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False) -> bool:
     """Stop every run of a scope stop or a bulk stop that was not reached yet; whether all were reached.
 
     At least one chunk, and no further one once `within_s` have passed. Any number of processes may do it
-    at once, and die in between.
+    at once, and die in between. `patient`: wait for rows that others hold, as the sweep does; a person who
+    pressed is not kept waiting by a dispatcher that is stuck, so a request only asks for them again.
     """
     end, waits = time.monotonic() + within_s, False
     with alongside(lambda result: None):  # the caller's answer is that of its own stop
@@ -62,7 +64,9 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S) -> bool:
                 reached += _stop_chunk(stop_id, some, waits=waits)
                 if time.monotonic() > end:
                     return False
-            waits = not reached  # whoever was passed over is waited for now
+            waits = patient and not reached  # whoever was passed over is waited for now
+            if not (reached or waits):
+                time.sleep(AGAIN_S)
     return True
 
 
@@ -83,7 +87,7 @@ def carried_on(answer: StopAnswer) -> StopAnswer:
 
 def carry_on(stop_id: str) -> None:
     """The sweep's part of it."""
-    if not fence(stop_id, IN_SWEEP_S):
+    if not fence(stop_id, IN_SWEEP_S, patient=True):
         wake.run_soon("effects.tasks.sweep")
 
 

@@ -11,7 +11,7 @@ class EffectsConfig(AppConfig):
 
         from . import delivery_moves, ends, reviews
 
-        stops.follow(ends.stopped)
-        stops.follow(delivery_moves.stopped)
-        stops.follow(reviews.stopped)
+        stops.follow(ends.stopped, ends.concerned)
+        stops.follow(delivery_moves.stopped, delivery_moves.concerned)
+        stops.follow(reviews.stopped, reviews.concerned)
         step_stops.follow(reviews.step_stopped)

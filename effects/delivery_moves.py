@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+from django.db.models import Exists, OuterRef, Q
 
 from runs.access import Actor
 from runs.evidence import AT_ONCE, Line
 from runs.guard import stopped_since
-from runs.models import Boundary, InFlight, Mode, Permit, PermitState, Run, RunStatus, Step, StopRequest
+from runs.models import (
+    FINAL,
+    Boundary,
+    InFlight,
+    Mode,
+    Permit,
+    PermitState,
+    Run,
+    RunStatus,
+    Step,
+    StopRequest,
+)
 from runs.store import Now, after
 
 from .models import Channel, Delivery, DeliveryState
@@ -141,6 +154,14 @@ def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     if told["handed_over"] or told["in_flight"]:
         lines.append(Line("delivery.listed", actor.id, told, stop_id=stop.pk))
     return lines
+
+
+def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
+    """Those of these runs with messages, or that ended with something in flight (`list_in_flight`)."""
+    flying = Permit.objects.filter(run=OuterRef("pk"), state__in=[PermitState.OPEN, PermitState.LOST])
+    messages = Exists(Delivery.objects.filter(run=OuterRef("pk")))
+    rows = Run.objects.filter(messages | Q(Exists(flying), status__in=FINAL), pk__in=run_ids)
+    return list(rows.values_list("pk", flat=True))
 
 
 def _each(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from django.db.models import Q
+
 from runs import drain, steps, stops
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
@@ -104,6 +108,15 @@ def _lose_all(run: Run, actor: Actor, why: str, *, ask: bool = True) -> list[Lin
 def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     """What a stop does to the effects of its run, in its own transaction; only an abandon ends any."""
     return _abandon(run, actor) if stop.mode == Mode.ABANDON and not stop.finished_before else []
+
+
+def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
+    """Those of these runs of which an abandon ends an effect. The others' reports are found by themselves."""
+    if scope_stop.mode != Mode.ABANDON:
+        return []
+    alive = Q(settlement__in=[Settlement.DECLARED, Settlement.DISPATCHED]) | Q(next_check_at__isnull=False)
+    rows = Effect.objects.filter(alive, run__in=run_ids).order_by()
+    return list(rows.values_list("run_id", flat=True).distinct())
 
 
 def _abandon(run: Run, actor: Actor) -> list[Line]:

@@ -6,7 +6,7 @@ whether an approval counts in four_eyes.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -230,6 +230,14 @@ def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     reason = f"stop #{stop.number}"
     reviews = open_ones(run)
     return [line for one in reviews for line in close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)]
+
+
+def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
+    """Those of these runs with something that people decide, which a stop of their scope closes."""
+    if scope_stop.mode == Mode.PAUSE:
+        return []
+    rows = Review.objects.filter(run__in=run_ids, closed_at__isnull=True).order_by()
+    return list(rows.values_list("run_id", flat=True).distinct())
 
 
 def step_stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:

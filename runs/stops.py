@@ -152,7 +152,8 @@ def _fence(run: Run, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     now = database_time()
     versions = {"version_before": before, "version_after": before + 1}
     stop = record_stop(run, actor, wish, now, deadline_at=due_at(wish, now), **versions)
-    permits = list(Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST]))
+    flying = Permit.objects.filter(run=run, state__in=[PermitState.OPEN, PermitState.LOST])
+    permits = list(flying.order_by("pk"))
     listed = (InFlight(stop=stop, permit=permit, state_then=permit.state) for permit in permits)
     InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
     press = record_press(stop, actor, wish, key, "recorded")

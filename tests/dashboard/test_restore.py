@@ -20,7 +20,7 @@ from effects import settle
 from effects.drain import drain_run
 from effects.models import Effect
 from effects.settle import Told
-from runs import access, gate, gates
+from runs import access, fanout, gate, gates
 from runs.guard import Refusal
 from runs.models import Evidence, Press, Restore, Role, Run, StopRequest, Token, User, Workspace
 from runs.presses import Wish
@@ -265,12 +265,17 @@ def test_the_same_backup_twice_gives_no_version_and_no_epoch_twice(scene: Scene)
     assert scene.agent.effect({**scene.run, **seen}, "charge:3").problem == "stopped"
 
 
-def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "then"), [("pause", "PAUSED"), ("cancel", "CANCELLING")])
+def test_a_stop_that_stood_before_is_superseded_and_what_it_had_not_reached_is_stopped_in_its_mode(
+    mode: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     run = world.run()
     child = world.run("child", parent=run.pk)
-    wish = Wish(note="quarter end")
-    earlier = gates.shut(actor=world.alice, workspace_id=world.workspace.pk, wish=wish).stop
+    wish = Wish(note="quarter end", mode=mode, requested_mode=mode)
+    with monkeypatch.context() as died:
+        died.setattr(fanout, "fence", lambda *args, **named: False)
+        earlier = gates.shut(actor=world.alice, workspace_id=world.workspace.pk, wish=wish).stop
     taken = backup.take(tmp_path / "one", "1.0")
     restore(taken.file, replace=True)
     stop = gates.standing(world.workspace.pk).stop
@@ -279,11 +284,15 @@ def test_a_stop_that_stood_before_is_superseded_and_released_with_it(tmp_path: P
     assert (earlier.superseded_by_id, earlier.closed_because) == (stop.pk, "superseded")
     assert (fresh(run).status, fresh(child).status) == ("PAUSED", "PAUSED")
     assert "stop.has_children" not in kinds_of(run), "a restore reaches each run by itself"
+    assert (stop.mode, stop.fenced_at is None) == (mode, mode == "cancel")
+    fanout.fence(stop.pk)
+    assert (fresh(run).status, fresh(child).status) == (then, then)
     assert isinstance(gate.claim(world.ask(fresh(run), step_key="a")), Refusal)
     lines = Evidence.objects.filter(stream=world.workspace.pk, stop_id__in=[stop.pk, earlier.pk])
-    assert list(lines.order_by("seq").values_list("kind", flat=True)) == [
-        *("gate.shut", "backup.restored", "gate.shut", "stop.superseded")
-    ]
+    kinds = list(lines.order_by("seq").values_list("kind", flat=True))
+    assert kinds[:4] == [*("gate.shut", "backup.restored", "gate.shut", "stop.superseded")]
+    open_gate(world.workspace)
+    assert not gates.standing(world.workspace.pk).shut
 
 
 def test_a_report_from_before_has_a_note_above_it_and_the_next_version_says_it_itself(tmp_path: Path) -> None:

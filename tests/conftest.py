@@ -1,20 +1,22 @@
 """Fixtures of all rooms: servers, databases, processes, a browser; and which pass a test belongs to.
 
 `manage.py test` runs pytest three times. The pass `sqlite` takes every test without a browser. The pass
-`postgresql` takes those again that touch a database. The pass `browser` runs apart, because Playwright keeps
-an event loop running in its thread. A plain `pytest` is the first and the last pass in one.
+`postgresql` takes those again that touch a database, at the same time as long as neither starts processes.
+The pass `browser` runs apart, because Playwright keeps an event loop running in its thread. A plain `pytest`
+is the first and the last pass in one.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from django.db.backends.base.operations import BaseDatabaseOperations
 
-from tests import browsers, flush, patience, servers, tally
+from tests import browsers, flush, patience, servers, tally, tools, turns
 from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
 from tests.processes import Processes
 from tests.tools import Missing, absent
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PASS = os.environ.get("ALLSTOP_TEST_PASS", "")
+PROCESSES = {"database", "empty", "processes", "cluster", "valkey", "site", "browser"}
 TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "empty", "postgresql_server"}
 
 
@@ -36,6 +39,15 @@ def only(item: pytest.Item) -> str:
 
 def is_browser(item: pytest.Item) -> bool:
     return item.get_closest_marker("browser") is not None
+
+
+def needs_the_machine(item: pytest.Item) -> int:
+    """0: one thread or a few; 1: it starts processes, or lets many threads race; 2: a browser."""
+    if is_browser(item):
+        return 2
+    marked = any(item.get_closest_marker(name) for name in ("race", "kill", "long"))
+    names = set(getattr(item, "fixturenames", ()))
+    return int(marked or bool(names & PROCESSES) or tally.suite_of(item) == "drills")
 
 
 def touches_database(item: pytest.Item) -> bool:
@@ -59,23 +71,37 @@ def belongs(item: pytest.Item) -> bool:
 def pytest_configure() -> None:
     """Told to end, end as after Ctrl-C: fixtures stop their servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if turns.shared():
+        tally.begin(tally.TOGETHER)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
     for item in items:
         if "browser" in item.path.relative_to(config.rootpath).parts:
             item.add_marker("browser")
     tally.remember(items)
     taken = [item for item in items if belongs(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(taken)])
-    items[:] = sorted(taken, key=is_browser)
+    items[:] = taken
+    yield  # pytest-django brings them into its own order
+    items.sort(key=needs_the_machine)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if needs_the_machine(item):
+        turns.alone(tally.end, partial(tally.begin, tally.ALONE))
     with patience.limited(item):
         return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """The collector of garbage need not look through thousands of tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -92,7 +118,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[servers.Server]:
     try:
-        server = servers.start_postgresql()
+        server = servers.start_postgresql(tools.quick_folder(4_000))
     except Missing as missing:
         absent(str(missing))
     yield server
@@ -114,7 +140,7 @@ def valkey() -> Iterator[servers.Server]:
 def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
     if servers.kind() == "postgresql":
         request.getfixturevalue("postgresql_server")
-    BaseDatabaseOperations.execute_sql_flush = flush.execute_sql_flush  # type: ignore[method-assign]
+    flush.install()
 
 
 @pytest.fixture(scope="session")

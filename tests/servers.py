@@ -129,9 +129,9 @@ class Owner:
     def of_servers(cls) -> "Owner":
         return cls("nobody" if os.geteuid() == 0 else None)
 
-    def folder(self, name: str) -> Path:
-        reachable = self.reaches(Path(tempfile.gettempdir()))
-        made = Path(tempfile.mkdtemp(prefix=name, dir=None if reachable else "/tmp"))  # noqa: S108
+    def folder(self, name: str, where: str | None = None) -> Path:
+        reachable = self.reaches(Path(where or tempfile.gettempdir()))
+        made = Path(tempfile.mkdtemp(prefix=name, dir=where if reachable else "/tmp"))  # noqa: S108
         if self.user:
             nobody = pwd.getpwnam(self.user)
             os.chown(made, nobody.pw_uid, nobody.pw_gid)
@@ -173,13 +173,16 @@ def _reachable_binaries(owner: Owner, folder: Path) -> Path:
     return folder / "binaries" / root.name / found.relative_to(root)
 
 
-def start_postgresql() -> Server:
-    """A PostgreSQL of our own, with an empty database `allstop`. Raises Missing."""
+def start_postgresql(where: str | None = None) -> Server:
+    """A PostgreSQL of our own, with an empty database `allstop`, its files in a folder there.
+
+    Raises Missing.
+    """
     url = postgresql_url()
     if "ALLSTOP_TEST_POSTGRESQL" in os.environ:
         return Server(url)
     owner = Owner.of_servers()
-    folder = owner.folder("allstop-postgresql-")
+    folder = owner.folder("allstop-postgresql-", where)
     binaries = _reachable_binaries(owner, folder)
     _initdb(owner, binaries, folder, folder / "log")
     server = _serve_postgresql(owner, binaries, folder, url)

@@ -5,9 +5,9 @@ import os
 import shutil
 import tempfile
 
-from tests import servers
+from tests import servers, tools
 
-_folder = tempfile.mkdtemp(prefix="allstop-test-")
+_folder = tempfile.mkdtemp(prefix="allstop-test-", dir=tools.quick_folder(500))
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 OURS = "HOSTS ORIGINS OUTBOUND_ORIGINS STATIC BEHIND_PROXY DEBUG POOL PERMIT_S METRICS_TOKEN LOG_FORMAT"
@@ -28,4 +28,5 @@ if servers.kind() == "sqlite":
     # A file: threads and processes of a race must meet at the same database.
     DATABASES["default"]["TEST"] = {"NAME": f"{_folder}/test.sqlite3"}
 
+WHITENOISE_AUTOREFRESH = True  # else each test client would first read all files there are
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -4,14 +4,26 @@ import json
 import os
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-began = time.monotonic()
-seconds: dict[str, float] = defaultdict(float)
-suites: dict[str, str] = {}
 MARKED = {"browser": "browser", "kill": "kills", "race": "races"}
+TOGETHER, ALONE = "together", "alone"  # with another pass at the same time, or without
+seconds: dict[str, dict[str, float]] = {TOGETHER: defaultdict(float), ALONE: defaultdict(float)}
+suites: dict[str, str] = {}
+
+
+@dataclass
+class Clock:
+    """The part that we are in."""
+
+    part: str = ALONE
+    began: float = field(default_factory=time.monotonic)
+
+
+clock = Clock()
 
 
 def suite_of(item: pytest.Item) -> str:
@@ -26,15 +38,26 @@ def remember(items: list[pytest.Item]) -> None:
 
 
 def add(report: pytest.TestReport) -> None:
-    seconds[suites.get(report.nodeid, "units")] += report.duration
+    seconds[clock.part][suites.get(report.nodeid, "units")] += report.duration
+
+
+def begin(part: str) -> None:
+    """What comes from now on belongs to this part. Time between two parts belongs to none."""
+    clock.part, clock.began = part, time.monotonic()
+
+
+def end() -> None:
+    """What no test of this part took was its set-up."""
+    mine = seconds[clock.part]
+    mine["set-up"] = max(0.0, time.monotonic() - clock.began - sum(mine.values()))
 
 
 def write(stats: dict[str, list[object]]) -> None:
-    """One file a pass: seconds by suite (set-up is what no test took), and the counts."""
+    """One file a pass: seconds by part and suite, and the counts."""
     target = os.environ.get("ALLSTOP_TEST_TALLY")
     if not target:
         return
-    seconds["set-up"] = max(0.0, time.monotonic() - began - sum(seconds.values()))
+    end()
     counts = {
         "passed": sum(len(stats.get(name, [])) for name in ("passed", "xfailed")),
         "failed": sum(len(stats.get(name, [])) for name in ("failed", "error", "xpassed")),

@@ -1,12 +1,19 @@
 """What `manage.py test` finds or installs, and what it says when it can't; how it adds up its passes."""
 
 import json
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dashboard.management.commands import test
 from tests import browsers, servers, tools
+
+PYTHON = sys.executable
 
 
 def program(path: Path, code: int = 0) -> Path:
@@ -76,17 +83,20 @@ def test_what_is_missing_skips_a_test_but_fails_it_on_ci(monkeypatch: pytest.Mon
 
 def test_the_last_line_counts_all_passes_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts = {"passed": 3, "failed": 0, "skipped": 1}
-    (tmp_path / "sqlite").write_text(json.dumps({"seconds": {"units": 60.0}, "counts": counts}))
-    (tmp_path / "postgresql").write_text(json.dumps({"seconds": {"units": 30.0}, "counts": counts}))
+    for name, units, kills in (("sqlite", 60.0, 30.0), ("postgresql", 90.0, 36.0)):
+        took = {"together": {"units": units}, "alone": {"kills": kills}}
+        (tmp_path / name).write_text(json.dumps({"seconds": took, "counts": counts}))
     test.report([test.read(tmp_path / name, 0) for name in ("sqlite", "postgresql")])
     said = capsys.readouterr().out.splitlines()
-    assert "  units              1.5" in said
+    assert "  units              1.5" in said  # at the same time: the longer one counts
+    assert "  kills              1.1" in said  # one after the other
+    assert "  together           2.6" in said
     assert said[-1] == "6 passed, 0 failed, 2 skipped"
 
 
 def test_a_pass_that_died_without_a_word_has_failed(tmp_path: Path) -> None:
-    assert test.read(tmp_path / "absent", 3)[1]["failed"] == 1
-    assert test.read(tmp_path / "absent", test.NOTHING_COLLECTED)[1]["failed"] == 0
+    assert test.read(tmp_path / "absent", 3).counts["failed"] == 1
+    assert test.read(tmp_path / "absent", test.NOTHING_COLLECTED).counts["failed"] == 0
 
 
 @pytest.mark.parametrize(
@@ -100,3 +110,84 @@ def test_one_bad_pass_is_a_bad_end(codes: list[int], verdict: int) -> None:
 def test_time_spent_before_the_tests_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLSTOP_TEST_EARLIER", "set-up=31;lint and types=20")
     assert test.earlier() == {"set-up": 31, "lint and types": 20}
+
+
+# --- Passes at the same time --------------------------------------------------------------------------------
+
+
+def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> list[test.Pass]:
+    """Passes that run these lines of Python instead of pytest."""
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path / "bin" / "python")))
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec {PYTHON} "$3"\n')
+    found = []
+    for name, lines in programs.items():
+        (tmp_path / f"{name}.py").write_text(lines)
+        found.append(test.Pass(name, [str(tmp_path / f"{name}.py")], tmp_path, [*programs]))
+    return found
+
+
+def test_the_second_pass_is_shown_when_the_first_one_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    both = "import pathlib, time\nmine, other = map(pathlib.Path, ('{0}', '{1}'))\nmine.touch()\n" + (
+        "while not other.exists(): time.sleep(0.01)\nprint('said by {2}', flush=True)"
+    )
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")  # each waits for the other one
+    made = passes(tmp_path, monkeypatch, sqlite=both.format(a, b, "one"), postgresql=both.format(b, a, "two"))
+    assert test.run_together(made, hasty=False) == {"sqlite": 0, "postgresql": 0}
+    told = ["--- Pass: sqlite", "said by one", "--- Pass: postgresql", "said by two"]
+    assert capfd.readouterr().out.splitlines() == told
+
+
+@pytest.mark.parametrize("hasty", [True, False])
+def test_a_bad_pass_ends_the_other_one_only_when_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: bool
+) -> None:
+    waits = "import time; time.sleep(60)" if hasty else ""
+    made = passes(tmp_path, monkeypatch, sqlite=waits, postgresql="raise SystemExit(1)")
+    codes = test.run_together(made, hasty=hasty)
+    assert codes == ({"postgresql": 1} if hasty else {"sqlite": 0, "postgresql": 1})
+    assert all(each.code is not None for each in made)
+
+
+def test_who_starts_processes_waits_until_nobody_shares_the_machine(tmp_path: Path) -> None:
+    lines = (
+        "import functools, sys; from tests import turns; say = functools.partial(print, flush=True);"
+        " turns.shared(); say('shares'); sys.stdin.readline();"
+        " turns.alone(lambda: say('asks'), lambda: say('alone')); sys.stdin.readline()"
+    )
+    environ = {**os.environ, "ALLSTOP_TEST_TURN": str(tmp_path / "turn")}
+    one, two = (
+        subprocess.Popen(
+            [PYTHON, "-c", lines], cwd=test.ROOT, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    )
+    assert [hear(one), hear(two), tell(one), tell(two)] == ["shares", "shares", "asks", "asks"]
+    first = one if one.stdout is ready(one, two) else two
+    second = two if first is one else one
+    assert hear(first) == "alone"
+    assert ready(second, within_s=0.3) is None  # it waits, and the first one has not ended
+    first.communicate(b"\n")
+    assert hear(second) == "alone"
+    second.communicate(b"\n")
+
+
+def hear(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+def tell(process: "subprocess.Popen[bytes]") -> str:
+    """Let it go on; the line that it says then."""
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    return hear(process)
+
+
+def ready(*processes: "subprocess.Popen[bytes]", within_s: float = 20) -> Any:
+    """The output of the first one that has something to say."""
+    pipes: list[Any] = [process.stdout for process in processes]
+    found, _, _ = select.select(pipes, [], [], within_s)
+    return found[0] if found else None

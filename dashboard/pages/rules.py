@@ -72,6 +72,7 @@ def read(sent: QueryDict) -> dict[str, Any]:
         "partial_output": sent.get("partial_output"),
         "silent_stop": sent.get("silent_stop") or None,
         "cleanup_classes": sent.getlist("cleanup_classes"),
+        "release_by_two": "release_by_two" in sent,
         "approvals": rows,
     }
 

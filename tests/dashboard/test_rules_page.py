@@ -26,6 +26,7 @@ FORM: dict[str, Any] = {
     "partial_output": "drop",
     "silent_stop": "pause",
     "cleanup_classes": ["read", "delivery"],
+    "release_by_two": "on",
     "kind": ["bank.charge", "", ""],
     "class": ["", "", "external_write"],
     "amount": ["EUR", "", ""],
@@ -46,10 +47,16 @@ def test_an_admin_puts_rules_in_force(world: World) -> None:
         silent_stop="pause",
         cleanup_classes=("delivery", "read"),
         approvals=(charge, writes),
+        release_by_two=True,
     )
     html = erin.get(path).content.decode()
     assert "Version 1, by Erin" in text_of(html)
     assert 'value="10.5"' in html, "what the API set to the second is not rounded by the page"
+    assert 'name="release_by_two" checked' in html
+    erin.post(
+        path, {**{name: value for name, value in FORM.items() if name != "release_by_two"}, "version": 1}
+    )
+    assert rules_of(world.workspace.pk).release_by_two is False, "a box that is not ticked is not sent"
 
 
 def test_whoever_read_an_older_version_is_shown_what_is_in_force(world: World) -> None:

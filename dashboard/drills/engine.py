@@ -133,6 +133,7 @@ def attempt(drill: Drill, lab: Lab) -> None:
     """What goes wrong is noted, not raised: a drill that broke off shows nothing."""
     try:
         drill.carry_out(lab)
+        lab.reported()
     except NotMade as why:
         if str(why):
             lab.findings.add("situation", "The situation can be made here", "yes", str(why), ok=False)

@@ -146,7 +146,8 @@ BROWSER_MID_ACTION = Drill(
 CONTROLLER_RESTARTS = Drill(
     "controller-restarts-in-drain",
     "Controller restarts during the drain",
-    "A controller that is killed in the middle of a drain goes on with the same stop when it is started again.",
+    "A controller that is killed in the middle of a drain goes on with the same stop once it is started "
+    "again.",
     FAILURE,
     controller_restarts,
     ("processes", "private instance"),

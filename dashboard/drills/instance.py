@@ -26,11 +26,20 @@ class NoInstance(RuntimeError):
 
 @dataclass(frozen=True)
 class Instance:
-    """Where a server answers, and a token of its workspace for drills. private: it was started for this."""
+    """Where a server answers, and a token of its workspace for drills. private: it was started for this.
+
+    agents_at: where agents ask, if that is another server of the same installation.
+    """
 
     url: str
     token: str
     private: bool = False
+    agents_at: str = ""
+
+    @property
+    def for_agents(self) -> str:
+        """Where agents ask."""
+        return self.agents_at or self.url
 
 
 @dataclass

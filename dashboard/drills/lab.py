@@ -40,6 +40,7 @@ class Lab:
     private: Private | None = None
     findings: Findings = field(default_factory=Findings)
     key: str = ""
+    _run: Json = field(default_factory=dict)
     _ends: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -62,8 +63,8 @@ class Lab:
         self.tell(said)
 
     def proxy(self) -> Proxy:
-        """A network of its own in front of the instance."""
-        return self._ends.enter_context(Proxy(self.instance.url))
+        """A network of its own between agents and the instance."""
+        return self._ends.enter_context(Proxy(self.instance.for_agents))
 
     def agent(
         self,
@@ -95,7 +96,7 @@ class Lab:
         told = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         told += [part for name, text in words.items() for part in ("--word", f"{name}={text}")]
         environ = environment(
-            ALLSTOP_URL=url or self.instance.url,
+            ALLSTOP_URL=url or self.instance.for_agents,
             ALLSTOP_TOKEN=self.instance.token,
             ALLSTOP_BUFFER=str(self.folder / "buffer"),
         )
@@ -113,7 +114,17 @@ class Lab:
             raise NotMade(f"No agent registered the run {key or self.key} in time.")
         if not key:
             self.findings.report = f"{found['url'].rstrip('/')}/report"
+            self._run = found
         return found
+
+    def reported(self) -> None:
+        """Note what the report of the drill's run says of itself, and of work begun after the stop."""
+        if not self._run:
+            return
+        report = self.api.get(f"runs/{self._run['id']}/report")
+        self.evidence("Questions that the report answers", 5, len(report["sections"]))
+        self.evidence("The report says that it is a drill's", True, report["run"]["drill"])
+        self.evidence("Work begun after the stop, by the report", 0, report["new_work"]["found"])
 
     def stop(self, run: Json, *, key: str = "", **words: object) -> Said:
         """Press Stop on the run, with a mode, a deadline_s, …; a cancel unless they say otherwise."""

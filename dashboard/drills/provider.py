@@ -23,7 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 LONGEST_HOLD_S = 60.0
-PAGE = """<!doctype html><title>DRILL</title><h1>A page of the drill's own provider</h1>
+FIRST_BYTES = b"HT"  # of an answer: a longer beginning is taken for all of one
+PAGE = """<!doctype html><title>DRILL</title><link rel="icon" href="data:,"><h1>A page of the drill's own provider</h1>
 <form method="post" action="/charges"><input type="hidden" name="key" value="{key}">
 <button id="send">Send</button></form>"""
 
@@ -74,8 +75,8 @@ class Fault:
 
     do: hold_before (hold it, then apply) · hold_after (apply, then hold the answer) · drop_after (apply, then
     cut the connection) · cut_short (the same, after the first bytes of the answer: a browser that got none
-    repeats a form by itself) · double (apply twice, as a provider that knows no keys) · late (apply, answer after
-    `for_s`) · answer (apply nothing, answer `status`).
+    repeats a form by itself) · double (apply twice, as a provider that knows no keys) · late (apply, answer
+    after `for_s`) · answer (apply nothing, answer `status`).
     """
 
     do: str
@@ -183,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         provider.hold(key, faults.get("hold_after"))
         provider.hold(key, faults.get("late"))
         if "cut_short" in faults or "drop_after" in faults:
-            return self._cut(key, b"HTTP/1.0 2" if "cut_short" in faults else b"")
+            return self._cut(key, FIRST_BYTES if "cut_short" in faults else b"")
         return self._answer(key, status, made)
 
     def do_GET(self) -> None:

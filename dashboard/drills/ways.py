@@ -13,7 +13,9 @@ from allstop import Outcome
 from .agent import WAITS_S, Work
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Request
+
+LOST = "no answer"
 
 
 def claim_then_charge(work: Work) -> None:
@@ -63,15 +65,20 @@ def click(page: Page, url: str) -> Outcome:
     """Open the page and press its button. Raises ConnectionError when the page loses its answer."""
     ends: list[str] = []
     page.goto(url)
-    page.on("requestfailed", lambda request: ends.append("lost"))
-    page.on("response", lambda response: ends.append(f"HTTP {response.status}"))
+
+    def over(request: Request, how: str) -> None:
+        if request.method == "POST":
+            ends.append(how)
+
+    page.on("requestfailed", lambda request: over(request, LOST))
+    page.on("response", lambda response: over(response.request, f"HTTP {response.status}"))
     page.click("#send", no_wait_after=True)
     end = time.monotonic() + WAITS_S
     while not ends and time.monotonic() < end:
         page.wait_for_timeout(20)
-    if not ends or ends[0] == "lost":
+    if not ends or ends[0] == LOST:
         raise ConnectionError("The page lost the answer to its request.")
-    return Outcome("applied", detail=ends[0])
+    return Outcome("applied" if ends[0] == "HTTP 201" else "unknown", detail=ends[0])
 
 
 @contextlib.contextmanager

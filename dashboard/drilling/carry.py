@@ -72,6 +72,7 @@ UNREACHABLE = (
 )
 LEFT = "Its worker was told to go. Run it again."
 TOO_LONG = f"It was not over after {LONGEST_S:.0f} s, and was ended."
+PRIVATE = "a private instance (SQLite, one process)"
 SILENT = "It ended without a result; its own words are below."
 
 
@@ -131,6 +132,8 @@ class Child:
             return Told(DrillResult.INCONCLUSIVE, SILENT, log=self.log)
         checks = {kind: list(self.result.get(kind) or []) for kind in CHECKS}
         why = str(self.result.get("why") or "")
+        if self.result.get("instance") == "private":  # which is gone by now, and its report with it
+            return Told(result, why, checks, "", PRIVATE, self.log)
         report = path_of(str(self.result.get("report") or ""))
         return Told(result, why, checks, report, runtime(), self.log)
 

@@ -49,9 +49,14 @@ def last_drill() -> LastDrill | None:
 
 
 def said(word: str, at: datetime, runtime: str) -> str:
-    """The result of a drill as a sentence: what it was, when, on what."""
-    told = f"{word} {at.astimezone(UTC):%-d %b}" + (f" on {runtime}." if runtime else ".")
+    """The result of a drill in words, and for a pass what it does not promise."""
+    told = ended(word, at, runtime)
     return f"{told} {NO_PROMISE}" if word == words.DRILL["passed"].word else told
+
+
+def ended(word: str, at: datetime, runtime: str) -> str:
+    """`Passed 29 Nov on SQLite, one process.`"""
+    return f"{word} {at.astimezone(UTC):%-d %b}" + (f" on {runtime}." if runtime else ".")
 
 
 def title_of(name: str) -> str:

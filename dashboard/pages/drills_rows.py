@@ -14,7 +14,7 @@ from dashboard.drilling import catalogue, schedule
 from dashboard.drilling.catalogue import Entry
 from dashboard.drilling.models import IN_LINE
 from dashboard.models import DrillRun, DrillSchedule
-from dashboard.pages.drills_facts import NEVER, names_for, said, title_of, who
+from dashboard.pages.drills_facts import NEVER, ended, names_for, said, title_of, who
 from dashboard.words import Term
 from runs.models import User
 
@@ -51,15 +51,15 @@ class Row:
         last = self.last
         if last is None or last.finished_at is None:
             return "Not run here yet."
-        told = said(words.DRILL[last.result].word, last.finished_at, last.runtime)
+        told = ended(words.DRILL[last.result].word, last.finished_at, last.runtime)
         return f"{told} {words.clean(last.why)}" if last.why and last.result != "passed" else told
 
 
-def row_of(entry: Entry, ended: Mapping[str, DrillRun], line: list[DrillRun]) -> Row:
+def row_of(entry: Entry, last: Mapping[str, DrillRun], line: list[DrillRun]) -> Row:
     """`place`: how many are before it."""
     place = next((number for number, row in enumerate(line) if row.name == entry.name), None)
     now = None if place is None else line[place]
-    return Row(entry, ended.get(entry.name), now, place or 0)
+    return Row(entry, last.get(entry.name), now, place or 0)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class DrillList:
         line = list(DrillRun.objects.filter(IN_LINE).order_by("pk"))
         newest = DrillRun.objects.exclude(result="").values("name").annotate(last=Max("pk")).order_by()
         done = DrillRun.objects.filter(pk__in=newest.values("last")).defer("log", "steps")
-        ended = {row.name: row for row in done}
-        self.rows = [row_of(entry, ended, line) for entry in catalogue.ENTRIES]
+        last = {row.name: row for row in done}
+        self.rows = [row_of(entry, last, line) for entry in catalogue.ENTRIES]
         self.running = next((row for row in line if row.started_at), None)
         self.waiting = [row for row in line if not row.started_at]
         self.title = title_of(self.running.name) if self.running else ""
@@ -87,6 +87,8 @@ class DrillList:
         names = names_for(reader, [row.by for row in line] + [row.by for row in planned])
         self.who = who(self.running, names) if self.running else ""
         self.planned = [Planned(named(row.which), row, who(row, names)) for row in planned]
+
+    promise = "A pass shows the gates held in that drill; it is no promise about the next stop."
 
     @property
     def groups(self) -> list[tuple[str, list[Row]]]:

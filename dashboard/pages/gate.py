@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlencode
 
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -14,6 +15,7 @@ from dashboard.pages.scope_stop import sign_in_to
 from dashboard.pages.scope_target import Wide
 from dashboard.pages.shell import actor_of, checked, signed_in, workspace_of
 from dashboard.pages.stop import answer_press, not_recorded
+from dashboard.pages.stop_form import StopForm
 from runs.models import Mode, ScopeKind
 from runs.scopes import Target
 
@@ -22,7 +24,11 @@ from runs.scopes import Target
 def gate_page(request: HttpRequest) -> HttpResponse:
     """GET /gate : the stop that holds the workspace, or the form that stops it."""
     workspace = workspace_of(request)
-    return redirect(Wide(ScopeKind.WORKSPACE, workspace, workspace).page)
+    wide = Wide(ScopeKind.WORKSPACE, workspace, workspace)
+    form = StopForm.returned(request.GET.dict())
+    if form.came_back and wide.standing is None:
+        return redirect(f"{wide.href}&{urlencode(form.fields)}")
+    return redirect(wide.page)
 
 
 @signed_in
@@ -40,15 +46,20 @@ def shut_page(request: HttpRequest) -> HttpResponseBase:
             return gate_page(request)
         if not request.user.is_authenticated:
             named = {"workspace": request.GET["workspace"]} if "workspace" in request.GET else {}
-            return sign_in_to(request, reverse("gate"), named)
+            return sign_in_to(request, reverse("gate"), named, pause_unless_said(request))
         return press(request)
     except (DatabaseError, InterfaceError):
         return not_recorded(request)
 
 
+def pause_unless_said(request: HttpRequest) -> dict[str, str]:
+    """That form asked for a pause, and had no field that said so."""
+    return {"mode": Mode.PAUSE, **request.POST.dict()}
+
+
 @checked
 def press(request: HttpRequest) -> HttpResponse:
-    """That form asked for a pause, and had no field that said so."""
-    sent = {"mode": Mode.PAUSE, **request.POST.dict()}
+    """The press that it meant."""
+    sent = pause_unless_said(request)
     target = Target(ScopeKind.WORKSPACE, workspace_of(request).pk)
     return answer_press(request, partial(press_scope, actor_of(request), sent, target), tell_scope)

@@ -260,6 +260,7 @@ def _in_flight(met: Met) -> Told:
         f"{words.brief(row['title'] or row['step_name'])}, since {clock(row['opened_at'])}"
         for row in met.oldest
     ]
-    which = f": {'; '.join(named)}{'; …' if number > len(named) else ''}" if named else ""
+    named += [f"and {number - len(named)} more"] if named and number > len(named) else []
+    which = f": {'; '.join(named)}" if named else ""
     end = "They may still complete." if number > 1 else "It may still complete."
     return Told("st-flight", f"{acts} in flight{which}. {end}", bold=True, tone="c-flight")

@@ -102,9 +102,11 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
     return sign_in_to(request, request.path, named)
 
 
-def sign_in_to(request: HttpRequest, path: str, named: dict[str, str]) -> HttpResponse:
-    """The sign-in that leads to the form at `path`, as it was sent."""
-    query = urlencode(named | StopForm.returned(request.POST.dict()).fields)
+def sign_in_to(
+    request: HttpRequest, path: str, named: dict[str, str], sent: dict[str, str] | None = None
+) -> HttpResponse:
+    """The sign-in that leads to the form at `path`, as it was `sent`."""
+    query = urlencode(named | StopForm.returned(sent or request.POST.dict()).fields)
     url = sign_in_url(f"{path}?{query}")
     if wants_json(request):
         return JsonResponse({"recorded": False, "sign_in": url}, status=401)

@@ -19,7 +19,7 @@ from .access import Actor, NotAllowed, NotFound, rights
 from .evidence import AT_ONCE, Line, record
 from .fences import keep_parts
 from .models import FINAL, Result, Run, ScopeKind, StopPart, StopRequest, Workspace
-from .presses import StopAnswer, Wish, next_number, pressed_before, record_press, wished
+from .presses import StopAnswer, Wish, next_number, of_no_scope, pressed_before, record_press, wished
 from .store import database_time, stop_verb
 
 NOT_HERE = "run_ids: {n} of them are no runs of this workspace"
@@ -35,7 +35,7 @@ def request_bulk_stop(
     on it as not permitted. Never refused for a formality. Raises NotFound for outsiders and where none of
     the ids is a run of the workspace, NotAllowed where none of them may be stopped by this actor.
     """
-    key = wish.key or secrets.token_hex(16)
+    key, wish = wish.key or secrets.token_hex(16), of_no_scope(wish)
     return fanout.carried_on(_freeze(actor, workspace_id, wish, key, sorted(set(run_ids)), selection))
 
 

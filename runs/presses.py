@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,6 +39,18 @@ class Wish:
     review_at: datetime | None = None
     ends_at: datetime | None = None
     observe: bool = False
+
+
+ONLY_A_SCOPE = "{name}: only a stop of a scope has that; recorded as a stop without it"
+
+
+def of_no_scope(wish: Wish) -> Wish:
+    """The wish for a stop that does not stand: what only those have is named, and left out."""
+    told = [name for name in ("review_at", "ends_at", "observe") if getattr(wish, name)]
+    if not told:
+        return wish
+    ignored = [*wish.ignored, *(ONLY_A_SCOPE.format(name=name) for name in told)]
+    return replace(wish, ignored=ignored, review_at=None, ends_at=None, observe=False)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .models import Gate, Release, StopRequest, User, Workspace
 from .presses import RELEASED, close
 from .rules import rules_of
 from .scopes import RESTORED, Scope
-from .store import Now, database_time, verb
+from .store import Now, alongside, database_time, verb
 
 log = logging.getLogger(__name__)
 END_DATE = "its end date"
@@ -224,7 +224,8 @@ def _close_if_over(answer: Released | Asked) -> None:
     from . import fanout
 
     try:
-        fanout.close_if_over(answer.stop.pk)
+        with alongside(lambda result: None):  # the caller's answer is that of the release
+            fanout.close_if_over(answer.stop.pk)
     except Exception:
         log.exception("stop %s is released and not closed yet; the sweep does it", answer.stop.pk)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from runs.models import Evidence, Step, StopRequest, Workspace, WouldRefuse
 from runs.policies import Match
 from runs.scopes import Target
 from runs.stops import StopAnswer, Wish
-from tests.worlds import World, fresh, kinds_of
+from runs.wishes import read_wish
+from tests.worlds import World, fresh, in_seconds, kinds_of
 
 pytestmark = pytest.mark.django_db
 
@@ -118,3 +120,38 @@ def test_an_observation_is_ended_by_one_person_and_counts_no_more(world: World) 
     assert counted(stop) == {(run.key, "dispatch"): 1}
     assert (fresh(stop).closed_because, fresh(run).status) == ("released", "ACTIVE")
     assert Workspace.objects.get(pk=world.workspace.pk).gate == "OPEN"
+
+
+# --- Reading the wish -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "means"),
+    [
+        *((True, True), (False, False), (None, False), ("true", True), ("on", True), ("", False)),
+        *(("maybe", None), (2, None), ([True], None), ({}, None), ("TRUE", None)),
+    ],
+)
+def test_whoever_can_not_be_read_wants_to_stop_and_not_to_watch(told: Any, means: bool | None) -> None:
+    wish = read_wish(json.dumps({"mode": "cancel", "observe": told}).encode(), {})
+    assert wish.observe is bool(means)
+    assert wish.ignored == ([] if means is not None else ["observe: true or false; taken as false"])
+
+
+def test_moments_that_can_not_be_read_are_named_and_refuse_nothing() -> None:
+    told = {"mode": "pause", "review_at": "tomorrow", "ends_at": "2026-12-01T02:00:00+02:00"}
+    wish = read_wish(json.dumps(told).encode(), {})
+    assert wish.ignored == ["review_at: not a moment with its zone"]
+    assert (wish.review_at, wish.ends_at and wish.ends_at.isoformat()) == (None, "2026-12-01T00:00:00+00:00")
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert read_wish(b"mode=pause&review_at=&ends_at=&observe=", form).ignored == []
+
+
+def test_a_stop_of_a_run_neither_observes_nor_ends_by_itself_and_says_so(world: World) -> None:
+    run = world.run()
+    answer = world.stop(run, observe=True, ends_at=in_seconds(60))
+    assert answer.press.ignored == [
+        "ends_at: only a stop of a scope has that; recorded as a stop without it",
+        "observe: only a stop of a scope has that; recorded as a stop without it",
+    ]
+    assert fresh(run).status == "CANCELLING"

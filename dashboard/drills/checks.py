@@ -38,6 +38,12 @@ class Findings:
         getattr(self, kind).append(Check(what, text_of(expected), text_of(observed), holds))
         return holds
 
+    def not_made(self, why: str) -> None:
+        """The situation did not come about. why: a sentence; empty when a check says so already."""
+        if why:
+            self.situation.append(Check("The situation can be made here", "yes", "no", ok=False))
+            self.error = why
+
     @property
     def result(self) -> str:
         """Inconclusive unless the situation occurred; then failed if anything was not as it must be."""
@@ -53,10 +59,14 @@ class Findings:
         """One sentence about what was not as expected; empty when it passed."""
         if self.result == PASSED:
             return ""
-        kinds = (self.situation,) if self.result == INCONCLUSIVE else (self.safety, self.evidence)
-        for check in (check for kind in kinds for check in kind if not check.ok):
-            return f"{check.what}: expected {check.expected}, observed {check.observed}."
-        return self.error or "It broke off before everything was checked."
+        inconclusive = self.result == INCONCLUSIVE
+        if inconclusive and self.error:
+            return self.error
+        checks = self.situation if inconclusive else [*self.safety, *self.evidence]
+        wrong = next((check for check in checks if not check.ok), None)
+        if wrong is None:
+            return "It broke off before everything was checked."
+        return f"{wrong.what}: expected {wrong.expected}, observed {wrong.observed}."
 
     def told(self) -> dict[str, Any]:
         """The checks as plain values."""

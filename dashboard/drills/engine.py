@@ -135,7 +135,6 @@ def attempt(drill: Drill, lab: Lab) -> None:
         drill.carry_out(lab)
         lab.reported()
     except NotMade as why:
-        if str(why):
-            lab.findings.add("situation", "The situation can be made here", "yes", str(why), ok=False)
+        lab.findings.not_made(str(why))
     except Exception as error:
         lab.findings.error = f"The drill broke off with {type(error).__name__}: {error}"

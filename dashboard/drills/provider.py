@@ -24,7 +24,8 @@ from typing import Any
 
 LONGEST_HOLD_S = 60.0
 FIRST_BYTES = b"HT"  # of an answer: a longer beginning is taken for all of one
-PAGE = """<!doctype html><title>DRILL</title><link rel="icon" href="data:,"><h1>A page of the drill's own provider</h1>
+PAGE = """<!doctype html><title>DRILL</title><link rel="icon" href="data:,">
+<h1>A page of the drill's own provider</h1>
 <form method="post" action="/charges"><input type="hidden" name="key" value="{key}">
 <button id="send">Send</button></form>"""
 

@@ -24,9 +24,11 @@ from pydantic import Field
 import effects.api
 import effects.delivery_api
 import effects.gate_api
+import effects.policy_api
 import effects.retry_api
 import effects.review_api
 import effects.run_api
+import effects.scope_api
 import effects.stop_api
 import runs.api
 import runs.rules_api
@@ -88,7 +90,8 @@ for router in (
     effects.run_api.router,
     runs.api.router,
     effects.api.router,
-    effects.stop_api.router,
+    effects.scope_api.router,
+    effects.policy_api.router,
     effects.retry_api.router,
     effects.delivery_api.router,
     effects.review_api.router,

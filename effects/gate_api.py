@@ -18,8 +18,9 @@ from runs.idempotency import once, reply, send
 from runs.schemas import ProblemOut, StopIn, StopOut
 from runs.tokens import actor_of, home_of, spaces_of
 
+from . import stop_out
 from .schemas import Reason
-from .stop_api import PRESS, body_of, press, stop_by_id, wish_in
+from .stop_api import PRESS, body_of, press, wish_in
 
 router = Router(by_alias=True)
 problems.NAMES.update({NotShut: "gate-not-shut", OtherStop: "other-stop"})
@@ -68,13 +69,12 @@ def shut_gate(request: HttpRequest) -> HttpResponse:
 @router.post("/workspace/gate/release", response={200: GateOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)
 def release_gate(request: HttpRequest, body: ReleaseGateIn) -> HttpResponse:
     """Open it again. This starts nothing: paused runs stay paused, new runs may be admitted."""
-    actor = actor_of(request)
+    actor, home = actor_of(request), home_of(actor_of(request))
 
     def release() -> Standing:
-        home = home_of(actor)
         return gates.release(actor=actor, workspace_id=home, reason=body.reason, stop_id=body.stop_id)
 
-    return once(request, release, lambda standing: reply(200, gate_out(standing)), required=False)
+    return once(request, release, lambda _: reply(200, gate_out(gates.standing(home))), required=False)
 
 
 def gate_out(standing: Standing) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def gate_out(standing: Standing) -> dict[str, Any]:
         "gate": workspace.gate,
         "epoch": workspace.epoch,
         "gate_at": workspace.gate_at,
-        "stop": stop_by_id(stop.pk) if stop else None,
+        "stop": stop_out.one(stop.pk) if stop else None,
         "paused_runs": standing.paused,
         "refused_runs": standing.stale,
     }

@@ -8,46 +8,40 @@ from contextlib import suppress
 from typing import Any
 
 from django.db import DatabaseError
-from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from runs import access, bodies, children, cursors, gates, stops, wishes
+from runs import access, bodies, cursors, scopes, stops, wishes
 from runs.access import Actor, NotAllowed, NotFound
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
-from runs.children import Reach
 from runs.idempotency import HEADER, once, reply, send, unquoted
-from runs.models import InFlight, Mode, Press, StopRequest
-from runs.problems import Problem, not_allowed
+from runs.models import Press, StopRequest
+from runs.problems import Problem
 from runs.schemas import (
     ForcedOut,
     Nothing,
     ProblemOut,
+    Scope,
     StopIn,
-    StopOfKeyIn,
     StopOut,
     StopsOut,
-    children_out,
-    in_flight_out,
 )
 from runs.stops import Forced, StopAnswer, Wish
 from runs.store import alongside
-from runs.tokens import actor_of, home_of, note_use, spaces_of
+from runs.tokens import actor_of, note_use, spaces_of
+
+from . import stop_out
+from .stop_words import Pressed
 
 log = logging.getLogger(__name__)
 PRESS = frozenset({401, 403, 404, 503})
-MEANS: dict[str, str] = {
-    Mode.PAUSE: "New work is held from version {version}; a resume is a decision of its own.",
-    Mode.CANCEL: "New work is refused from version {version}.",
-    Mode.ABANDON: "New work is refused from version {version}. We no longer wait or act.",
-}
 router = Router(by_alias=True)
 
 
-def body_of(schema: type[StopIn]) -> dict[str, Any]:
+def body_of(schema: type[StopIn], *, needed: bool = False) -> dict[str, Any]:
     """How the schema tells of a press, which is read by `wishes` and refused for nothing."""
     content = {"application/json": {"schema": schema.model_json_schema()}}
-    return {**MAY_KEY, "requestBody": {"content": content, "required": schema is StopOfKeyIn}}
+    return {**MAY_KEY, "requestBody": {"content": content, "required": needed}}
 
 
 @router.post(
@@ -58,28 +52,6 @@ def body_of(schema: type[StopIn]) -> dict[str, Any]:
 def stop_run(request: HttpRequest, run_id: str) -> HttpResponse:
     """Stop a run. 201 a new stop, 200 joined or already finished, 503 NOT recorded. No body is needed."""
     return press(request, wish_in(request), run_id=run_id)
-
-
-@router.post(
-    "/stops",
-    response={200: StopOut, 201: StopOut, PRESS | {422}: ProblemOut},
-    openapi_extra=body_of(StopOfKeyIn),
-)
-def stop_key(request: HttpRequest) -> HttpResponse:
-    """Stop the run with this key, also before it is registered: the stop then waits for it."""
-    run_key = wishes.run_key_of(bodies.take(request), request.headers)
-    if not run_key:
-        raise Problem("no-run-named", 'Name the run: {"run_key": "…"}, or post to /runs/{id}/stops.')
-    actor = actor_of(request)
-    _only_its_own(actor, run_key)
-    return press(request, wish_in(request), workspace_id=home_of(actor), run_key=run_key)
-
-
-def _only_its_own(actor: Actor, run_key: str) -> None:
-    """A token of one run stops no other, whether that exists or not."""
-    bound = actor.token.run if actor.token and actor.token.run_id else None
-    if bound is not None and bound.key != run_key:
-        raise not_allowed()
 
 
 def wish_in(request: HttpRequest) -> Wish:
@@ -106,44 +78,46 @@ def press(request: HttpRequest, wish: Wish, verb: Verb = stops.request_stop, **t
         log.exception("a stop was not confirmed")
         raise not_recorded(request, perhaps=told.body is not None) from error
     assert told.body is not None
-    _look_after(told.body)
+    told.look_after()
     if actor.token is not None:
         note_use(actor.token)
     is_new = told.body["created"] and not told.body["already_finished"]
     return send(reply(201 if is_new else 200, told.body), replayed=answer.repeated)
 
 
-def _look_after(body: dict[str, Any]) -> None:
-    """The stop is on record; how far it was passed on meanwhile is told as far as the store can say."""
-    if (body.get("children") or {}).get("pending"):
-        with suppress(DatabaseError):
-            told = children_out(children.reach_of(StopRequest.objects.get(pk=body["id"])))
-            body["children"] = told.wire() if told else None
-
-
 class _Told:
     """The answer of a press, read before the commit: once it is there, the commit was at least tried."""
 
     body: dict[str, Any] | None = None
+    answer: StopAnswer | None = None
 
     def keep(self, result: Any) -> None:
         if isinstance(result, StopAnswer):
-            self.body = _after_press(result)
+            self.answer, self.body = result, _after_press(result)
+
+    def look_after(self) -> None:
+        """The stop is on record; how far it went on meanwhile is told as far as the store can say."""
+        if self.answer is not None and self._goes_on(self.body or {}):
+            with suppress(DatabaseError):
+                self.body = _after_press(self.answer)
+
+    @staticmethod
+    def _goes_on(body: dict[str, Any]) -> bool:
+        """To children of a run, or to the runs of a scope."""
+        return bool((body.get("children") or {}).get("pending") or body.get("runs"))
 
 
 def _after_press(answer: StopAnswer) -> dict[str, Any]:
     stop, press = answer.stop, answer.press
     first = Press.objects.filter(stop=stop).order_by("pk").values_list("pk", flat=True).first() == press.pk
-    return stop_out(
-        _counted(StopRequest.objects.filter(pk=stop.pk)).get(),
-        _in_flight([stop.pk]).get(stop.pk, []),
+    pressed = Pressed(
         created=first,
         joined=not first,
         finished=press.answer == "finished",
-        ignored=press.ignored,
         asked=press.mode,
-        reach=children.reach_of(stop),
+        ignored=press.ignored,
     )
+    return stop_out.one(stop.pk, pressed)
 
 
 def not_recorded(request: HttpRequest, *, perhaps: bool) -> Problem:
@@ -177,11 +151,7 @@ def force_deadline(request: HttpRequest, stop_id: str, body: Nothing) -> HttpRes
 
 def forced_out(forced: Forced) -> dict[str, Any]:
     """The stop on the wire, and whether this call let its deadline pass."""
-    stop = _counted(StopRequest.objects.filter(pk=forced.stop.pk)).get()
-    return {
-        "forced": forced.forced,
-        "stop": stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop)),
-    }
+    return {"forced": forced.forced, "stop": stop_out.one(forced.stop.pk)}
 
 
 # reading ------------------------------------------------------------------------------------------
@@ -190,22 +160,16 @@ def forced_out(forced: Forced) -> dict[str, Any]:
 @router.get("/stops/{id:stop_id}", response={200: StopOut, READ: ProblemOut})
 def read_stop(request: HttpRequest, stop_id: str) -> HttpResponse:
     """One stop request as it stands now."""
-    stop = _counted(StopRequest.objects.filter(pk=stop_id)).first()
+    return send(reply(200, stop_out.one(find_stop(actor_of(request), stop_id).pk)))
+
+
+def find_stop(actor: Actor, stop_id: str) -> StopRequest:
+    """The stop, for those who may read it. Raises NotFound."""
+    stop = StopRequest.objects.select_related("run").filter(pk=stop_id).first()
     if stop is None:
         raise NotFound("stop")
-    _demand_reading(actor_of(request), stop)
-    return send(
-        reply(200, stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop)))
-    )
-
-
-def stop_by_id(stop_id: str) -> dict[str, Any]:
-    """A stop on the wire, without any press."""
-    return _alone(_counted(StopRequest.objects.filter(pk=stop_id)).get())
-
-
-def _alone(stop: Any) -> dict[str, Any]:
-    return stop_out(stop, _in_flight([stop.pk]).get(stop.pk, []), reach=children.reach_of(stop))
+    _demand_reading(actor, stop)
+    return stop
 
 
 def _demand_reading(actor: Actor, stop: StopRequest) -> None:
@@ -218,99 +182,21 @@ def _demand_reading(actor: Actor, stop: StopRequest) -> None:
 
 
 @router.get("/stops", response={200: StopsOut, READ: ProblemOut})
-def list_stops(request: HttpRequest, cursor: Cursor = "", limit: Limit = 50) -> HttpResponse:
-    """The stop requests that you may see, newest first."""
+def list_stops(
+    request: HttpRequest,
+    scope: Scope | None = None,
+    standing: bool | None = None,
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> HttpResponse:
+    """The stop requests that you may see, newest first. `standing`: those of scopes that hold or observe."""
     actor = actor_of(request)
     rows = StopRequest.objects.filter(workspace_id__in=spaces_of(actor))
     if actor.token is not None and actor.token.run_id is not None:
         rows = rows.filter(run_id=actor.token.run_id)
-    found, after = cursors.page(_counted(rows), cursor, limit)
-    permits = _in_flight([stop.pk for stop in found])
-    return send(reply(200, cursors.listed([stop_out(s, permits.get(s.pk, [])) for s in found], after)))
-
-
-def _counted(rows: QuerySet[StopRequest]) -> QuerySet[Any, Any]:
-    return rows.select_related("run").annotate(presses_n=Count("presses"))
-
-
-def _in_flight(stop_ids: list[str]) -> dict[str, list[InFlight]]:
-    found: dict[str, list[InFlight]] = {}
-    rows = InFlight.objects.filter(stop_id__in=stop_ids).select_related("permit").order_by("permit_id")
-    for row in rows:
-        found.setdefault(row.stop_id, []).append(row)
-    return found
-
-
-def stop_out(
-    stop: Any,
-    in_flight: list[InFlight],
-    *,
-    created: bool = False,
-    joined: bool = False,
-    finished: bool = False,
-    ignored: list[str] | None = None,
-    asked: str = "",
-    reach: Reach | None = None,
-) -> dict[str, Any]:
-    """A stop (with `presses_n`) on the wire; `created`, `joined`, … `asked` are of one press."""
-    waiting = stop.run_id is None and stop.scope != gates.SCOPE and stop.closed_at is None
-    finished = finished or stop.finished_before
-    derived = {
-        "created": created,
-        "joined": joined,
-        "already_finished": finished,
-        "waiting": waiting,
-        "presses": stop.presses_n,
-        "in_flight": [in_flight_out(row) for row in in_flight],
-        "children": children_out(reach),
-        "ignored": ignored or [],
-        "sentence": sentence(stop, joined=joined, finished=finished, waiting=waiting, asked=asked)
-        + of_children(reach),
-    }
-    told = {name: getattr(stop, name) for name in StopOut.model_fields if name not in derived}
-    return StopOut.model_validate(told | derived).wire()
-
-
-def sentence(stop: StopRequest, *, joined: bool, finished: bool, waiting: bool, asked: str = "") -> str:
-    """What a person should know of it, in one line; `asked`: the mode of a press that joined it."""
-    name = f"Stop #{stop.number}"
-    if stop.scope == gates.SCOPE:
-        return of_gate(stop, name, joined=joined)
-    if finished:
-        done = f"Your request was added to {name.lower()}" if joined else f"{name} is recorded"
-        rest = "no work was left to refuse, and no message that is still queued will be handed over"
-        return f"The run had already finished. {done}; {rest}."
-    if waiting:
-        return (
-            f"{name} ({stop.mode}) is recorded and waits for its run until {stop.ends_at:%Y-%m-%d %H:%M} UTC."
-        )
-    if stop.run_id is None:
-        return f"{name} has ended: {stop.closed_because}."
-    if joined:
-        since = f"Already stopping since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC, in mode {stop.mode}."
-        milder = (
-            f" You asked for {asked}; the mode stays {stop.mode}." if asked not in ("", stop.mode) else ""
-        )
-        return f"{since} Added to {name.lower()}.{milder}"
-    return f"{name} is recorded. {MEANS[stop.mode].format(version=stop.version_after)}"
-
-
-def of_children(reach: Reach | None) -> str:
-    """That it goes on to the children, where there are some."""
-    if reach is None or not reach.registered:
-        return ""
-    number = reach.registered
-    return f" It is passed on to {number} registered child run{'' if number == 1 else 's'}."
-
-
-def of_gate(stop: StopRequest, name: str, *, joined: bool) -> str:
-    """The same for a stop of a whole workspace, which fences no run of it."""
-    if stop.closed_at is not None:
-        return f"{name} held the gate until {stop.closed_at:%Y-%m-%d %H:%M:%S} UTC: {stop.closed_because}."
-    told = f"{name} is recorded."
-    if joined:
-        told = f"Already shut since {stop.recorded_at:%Y-%m-%d %H:%M:%S} UTC. Added to {name.lower()}."
-    return (
-        f"{told} Every gate of the workspace refuses new work until it is released. What was in flight may "
-        "still complete; it is not listed here."
-    )
+    if scope is not None:
+        rows = rows.filter(scope=scope)
+    if standing is not None:
+        rows = rows.filter(scopes.in_force()) if standing else rows.exclude(scopes.in_force())
+    found, after = cursors.page(stop_out.rows(rows), cursor, limit)
+    return send(reply(200, cursors.listed(stop_out.many(found), after)))

@@ -95,6 +95,7 @@ def heartbeat(request: HttpRequest, run_id: str, body: HeartbeatIn) -> HttpRespo
         stop=stop_brief(heard.stop),
         renewed=heard.renewed,
         lost=heard.lost,
+        stopped_steps=heard.stopped_steps,
         may_go_on=heard.run.status == RunStatus.ACTIVE and heard.run.cancel_version == body.seen_version,
     )
     return send(reply(200, told.wire()))

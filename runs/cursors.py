@@ -16,13 +16,16 @@ _ID = re.compile(r"[a-z]{2,3}_[0-9a-f]{32}")
 LIMIT = 200
 
 
-def page(rows: QuerySet[M, M], cursor: str, limit: int) -> tuple[list[M], str | None]:
-    """The next `limit` rows by falling primary key, and the cursor after them (None: no more)."""
+def page(rows: QuerySet[M, M], cursor: str, limit: int, by: str = "pk") -> tuple[list[M], str | None]:
+    """The next `limit` rows by falling id, and the cursor after them (None: no more).
+
+    `by`: the column of that id, of which no two rows have the same.
+    """
     if cursor:
-        rows = rows.filter(pk__lt=_id_in(cursor))
-    found = list(rows.order_by("-pk")[: limit + 1])
+        rows = rows.filter(**{f"{by}__lt": _id_in(cursor)})
+    found = list(rows.order_by(f"-{by}")[: limit + 1])
     more = len(found) > limit
-    return found[:limit], _cursor_of(found[limit - 1]) if more else None
+    return found[:limit], _cursor_of(getattr(found[limit - 1], by)) if more else None
 
 
 def listed(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, Any]:
@@ -30,8 +33,8 @@ def listed(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, An
     return {"items": items, "next_cursor": next_cursor}
 
 
-def _cursor_of(row: Model) -> str:
-    return base64.urlsafe_b64encode(str(row.pk).encode()).decode().rstrip("=")
+def _cursor_of(row_id: object) -> str:
+    return base64.urlsafe_b64encode(str(row_id).encode()).decode().rstrip("=")
 
 
 def _id_in(cursor: str) -> str:

@@ -22,19 +22,21 @@ from .models import (
 from .presses import stop_of
 from .store import Now, one_transaction
 
+STEPS_TOLD = 100  # stopped steps that a heartbeat names
 LEASES_A_PASS = 200  # per run; each costs a few statements under the run's lock
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING, RunStatus.CANCELLING_TIMEOUT)
 
 
 @dataclass(frozen=True)
 class Heard:
-    """The answer to a heartbeat: where the run stands now, how many leases were renewed, and which of
-    the claims are not the worker's any more."""
+    """The answer to a heartbeat: where the run stands now, how many leases were renewed, which of the claims
+    are not the worker's any more, and which steps that it held have a stop of their own."""
 
     run: Run
     stop: StopRequest | None
     renewed: int
     lost: list[str]
+    stopped_steps: list[str]
 
 
 def heartbeat(
@@ -60,7 +62,17 @@ def heartbeat(
     receipts.confirm(run, worker, seen, confirmed or {})
     receipts.hear(run)
     run = Run.objects.get(pk=run.pk)
-    return Heard(run, stop_of(run), renewed, lost)
+    return Heard(run, stop_of(run), renewed, lost, _stopped_steps(run, worker))
+
+
+def _stopped_steps(run: Run, worker: str) -> list[str]:
+    """Steps that this worker held last, and that were stopped while their run goes on; the newest."""
+    rows = (
+        Step.objects.filter(run=run, worker=worker, stopped_at__isnull=False)
+        if worker
+        else Step.objects.none()
+    )
+    return list(rows.order_by("-pk").values_list("pk", flat=True)[:STEPS_TOLD])
 
 
 def _renew(run: Run, tokens: list[str]) -> tuple[int, list[str]]:

@@ -14,6 +14,7 @@ from .fields import (
     Class,
     In,
     Key,
+    Moment,
     Name,
     Note,
     OptionalKey,
@@ -96,7 +97,8 @@ class HeartbeatIn(In):
 
 class HeartbeatOut(Out):
     """Where the run stands now. `renewed`: open permits whose lease was renewed. `lost`: claim tokens that
-    hold nothing any more. `may_go_on`: whether this worker, at the version it said, may begin new work.
+    hold nothing any more. `stopped_steps`: steps that this worker held and that were stopped alone.
+    `may_go_on`: whether this worker, at the version it said, may begin new work.
     """
 
     status: str
@@ -104,6 +106,7 @@ class HeartbeatOut(Out):
     stop: StopBrief | None
     renewed: int
     lost: list[str]
+    stopped_steps: list[str]
     may_go_on: bool
 
 
@@ -310,6 +313,9 @@ def look_out(look: Look) -> dict[str, Any]:
 # stops --------------------------------------------------------------------------------------------
 
 
+Scope = Literal["step", "run", "session", "workspace", "policy", "bulk"]
+
+
 class StopIn(BaseModel):
     """What a stop may say. Nothing of it is needed, and nothing unreadable refuses it."""
 
@@ -321,10 +327,26 @@ class StopIn(BaseModel):
     requested_at: datetime | None = None
 
 
-class StopOfKeyIn(StopIn):
-    """A stop of the run with this key, registered or not."""
+class StopOfScopeIn(StopIn):
+    """A stop of a session, workspace or policy, which stands: when people look at it again, when it ends by
+    itself, and whether it only counts what it would refuse.
+    """
 
-    run_key: str
+    review_at: datetime | None = None
+    ends_at: datetime | None = None
+    observe: bool = False
+
+
+class AnyStopIn(StopOfScopeIn):
+    """A stop of whatever `scope` says. Without it: of the run with this key, registered or not."""
+
+    scope: Literal["run", "step", "session", "workspace", "policy", "runs"] = "run"
+    run_key: str = ""
+    step: str = Field(default="", description="With scope step: its id.")
+    session: str = Field(default="", description="With scope session: its key, also before it has a run.")
+    policy: str = Field(default="", description="With scope policy: its id or its name.")
+    run_ids: list[str] = Field(default=[], description="With scope runs: their ids, at most 10,000.")
+    selection: dict[str, Any] = Field(default={}, description="With scope runs: how they were chosen.")
 
 
 class InFlightOut(Out):
@@ -381,14 +403,33 @@ def children_out(reach: Reach | None) -> ChildrenOut | None:
     return ChildrenOut(**{**vars(reach), "items": items})
 
 
+class RunsOfStop(Out):
+    """How far a stop of a scope, or of chosen runs, has come: `done` of `total` runs were reached, and what
+    it came to for how many. In a list `total` is null until all were.
+    """
+
+    done: int
+    total: int | None
+    results: dict[str, int]
+
+
 class StopOut(Out):
-    """A stop request and, after a press, what that press came to. In lists `children` is null."""
+    """A stop request and, after a press, what that press came to. In lists `children` is null.
+
+    `scope_stop_id`: the stop of a scope, or of chosen runs, that this stop of a run is a part of. `refused`:
+    what it has refused beside the gates of its runs; `would_refuse`: what one that observes would have.
+    """
 
     id: str
     number: int
     scope: str
+    scope_name: str
     run_id: str | None
     run_key: str
+    step_id: str | None
+    session_id: str | None
+    policy_id: str | None
+    scope_stop_id: str | None
     mode: str
     requested_mode: str
     reason: str
@@ -408,6 +449,12 @@ class StopOut(Out):
     superseded_by_id: str | None
     deadline_at: datetime | None
     ends_at: datetime | None
+    observes: bool
+    review_at: datetime | None
+    released_at: datetime | None
+    refused: int
+    would_refuse: int
+    runs: RunsOfStop | None
     version_before: int | None
     version_after: int | None
     in_flight: list[InFlightOut]
@@ -427,6 +474,49 @@ class StopsOut(Page):
     """A page of stops."""
 
     items: list[StopOut]
+
+
+class PartOut(Out):
+    """One run of a stop: what it came to, the run as it is now, and the stop that carries it there."""
+
+    run_id: str
+    run_key: str
+    run_name: str
+    run_status: str
+    result: str
+    stop_id: str | None
+    stop_closed_at: datetime | None
+    at: datetime | None
+
+
+class PartsOut(Page):
+    """A page of the runs of a stop."""
+
+    items: list[PartOut]
+
+
+class ReleaseOut(Out):
+    """A decision about a standing stop. `granted_at` null: it waits for a second person."""
+
+    asked_by: str
+    asked_at: datetime
+    reason: str
+    granted_by: str
+    granted_at: datetime | None
+
+
+class ReleasedOut(Out):
+    """`released`: the gate is open, and nothing was started. False: a second person has to grant it."""
+
+    released: bool
+    release: ReleaseOut
+    stop: StopOut
+
+
+class ReviewAtIn(In):
+    """When people look at a standing stop again."""
+
+    review_at: Moment
 
 
 # evidence -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ SHAPE = re.compile(r"als_[0-9a-f]{8}_[0-9a-f]{64}_[0-9a-f]{8}")
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="Allstop"'}
 FAILURES = 30  # tokens that are not accepted, of one address, a minute
 NOTED_EVERY = timedelta(minutes=1)
-STOPS = re.compile(r"/((runs/[^/]+/)?stops|workspace/gate/shut)/?$")
+STOPS = re.compile(r"/(((runs|steps|policies)/[^/]+/)?stops|workspace/gate/shut)/?$")
 
 
 def is_stop(request: HttpRequest) -> bool:

@@ -21,9 +21,8 @@ from .stops import DEADLINE_S, Wish
 NOTE, REASON, MODE = 2000, 40, 40  # characters that are kept
 SHORTEST_S, LONGEST_S = 1, 86_400
 NAMES_TOLD = 20
-KNOWN = frozenset(
-    {"mode", "reason", "note", "deadline_s", "requested_at", "run_key", "review_at", "ends_at", "observe"}
-)
+WHAT = frozenset({"scope", "run_key", "step", "session", "policy", "run_ids", "selection"})  # not how
+KNOWN = WHAT | {"mode", "reason", "note", "deadline_s", "requested_at", "review_at", "ends_at", "observe"}
 BUILT: tuple[str, ...] = (Mode.PAUSE, Mode.CANCEL, Mode.ABANDON)  # the first is the mildest
 USUAL = Mode.CANCEL  # what a press means that says nothing of a mode
 _moment: TypeAdapter[datetime] = TypeAdapter(Moment)
@@ -37,11 +36,15 @@ def read_wish(request_body: bytes, headers: Mapping[str, str]) -> Wish:
     return wish_of(fields, headers.get(HEADER) or "", ignored)
 
 
-def run_key_of(request_body: bytes, headers: Mapping[str, str]) -> str:
-    """The run key that a press names in its body, or "" when there is none that a run could have."""
-    found = _fields_of(request_body, headers.get("Content-Type", ""), []).get("run_key")
+def what_of(request_body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
+    """What a press names in its body as the thing to stop. Never raises."""
+    return _fields_of(request_body, headers.get("Content-Type", ""), [])
+
+
+def key_in(what: Mapping[str, Any], name: str) -> str:
+    """A key in there that a run or a session could have, else ""."""
     try:
-        return _key.validate_python(found)
+        return _key.validate_python(what.get(name))
     except ValidationError:
         return ""
 

@@ -35,6 +35,10 @@ BODIES: dict[str, Json] = {
     "hand_over": SEEN,
     "retry_delivery": {},
     "stop_run": {"note": "mine now"},
+    "stop_step": {"note": "mine now"},
+    "stop_policy": {"note": "mine now"},
+    "release_stop": {"reason": "mine now"},
+    "review_stop": {"review_at": "2100-01-01T00:00:00Z"},
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
     "redeliver": {},
@@ -49,6 +53,7 @@ ABSENT = {
         "stop": "stp",
         "delivery": "dlv",
         "review": "rev",
+        "policy": "pol",
         "posting": "pst",
     }.items()
 }
@@ -70,7 +75,9 @@ def finance(world: World) -> dict[str, str]:
     asked = agent.effect(run, "charge:asked", approval=True)
     agent.put("/endpoints/ops", {"url": "https://example.org/", "events": ["stop.closed"]})
     notice = agent.post("/endpoints/ops/test").data
-    stop = agent.stop(agent.run("stopped")).data
+    agent.run("stopped", session="nightly")
+    stop = agent.post("/stops", {"scope": "session", "session": "nightly"}).data
+    policy = agent.post("/policies", {"name": "cards", "match": {"kinds": ["bank.charge"]}}).data
     permit = got["permit"]
     return {
         "run_id": run["id"],
@@ -78,6 +85,7 @@ def finance(world: World) -> dict[str, str]:
         "permit_id": permit["id"],
         "effect_id": got["effect"]["id"],
         "stop_id": stop["id"],
+        "policy_id": policy["id"],
         "delivery_id": told.data["id"],
         "posting_id": notice["id"],
         "review_id": asked.data["review"]["id"],
@@ -102,7 +110,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 34
+    assert len(IDS) == 40
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 
@@ -146,7 +154,7 @@ def test_nobody_gets_an_answer_without_a_token(
 def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
     mallory = agent_of(world.elsewhere)
     assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
-    for path in ("/runs", "/stops", "/kinds", "/reviews"):
+    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies"):
         assert mallory.get(path).data == {"items": [], "next_cursor": None}
     own = mallory.post("/runs", {"key": "close-books"})
     assert own.status == 201, "a key that others use is free here"

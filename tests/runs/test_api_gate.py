@@ -38,15 +38,15 @@ def test_a_shut_gate_is_shut_until_it_is_released_with_a_reason(world: World, ke
         *(201, True),
         *("workspace", "pause"),
     )
-    assert "Every gate of the workspace refuses new work" in shut.data["sentence"]
-    assert "not listed here" in shut.data["sentence"]
+    assert "1 of 1 run is stopped." in shut.data["sentence"]
     assert shut.data["waiting"] is False
     refused = agent.effect(run)
-    assert (refused.problem, refused.data["stop_id"]) == ("stopped", shut.data["id"])
+    own = agent.get(f"/stops/{refused.data['stop_id']}").data
+    assert (refused.problem, own["scope"], own["scope_stop_id"]) == ("stopped", "run", shut.data["id"])
     gate = keeper.get("/workspace/gate").data
     assert (gate["gate"], gate["epoch"], gate["stop"]["id"], gate["refused_runs"]) == (
         *("SHUT", 2),
-        *(shut.data["id"], 1),
+        *(shut.data["id"], 0),
     )
     assert keeper.post("/workspace/gate/release", {"reason": " "}).problem == "invalid-request"
     other = keeper.post("/workspace/gate/release", {"reason": "right again", "stop_id": "stp_0"})
@@ -55,7 +55,7 @@ def test_a_shut_gate_is_shut_until_it_is_released_with_a_reason(world: World, ke
     assert (released.status, released.data["gate"], released.data["stop"]) == (200, "OPEN", None)
     assert keeper.post("/workspace/gate/release", {"reason": "again"}).problem == "gate-not-shut"
     told = keeper.get(f"/stops/{shut.data['id']}").data
-    assert (told["closed_because"], "held the gate until" in told["sentence"]) == ("released", True)
+    assert (told["released_at"] is None, "held its gate from" in told["sentence"]) == (False, True)
 
 
 @pytest.mark.invariant("I4")
@@ -67,8 +67,11 @@ def test_a_shut_is_refused_for_no_formality_and_the_same_key_is_one_press(world:
     ):
         said = keeper.call("POST", "/workspace/gate/shut", raw=raw, key=key)
         assert said.status in (200, 201), said.text
-        assert said.data["mode"] == "pause"
-    assert (StopRequest.objects.count(), Press.objects.count(), gate_of(world)) == (1, 2, "SHUT")
+    held = StopRequest.objects.filter(superseded_by__isnull=True)
+    assert [stop.mode for stop in held] == ["cancel"], (
+        "the same key with a stronger mode is a press of its own"
+    )
+    assert (StopRequest.objects.count(), Press.objects.count(), gate_of(world)) == (2, 3, "SHUT")
 
 
 def test_an_agent_may_shut_and_not_release_and_a_token_of_one_run_neither(world: World, keeper: Wire) -> None:

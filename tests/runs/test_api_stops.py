@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runs import bodies
 from runs.models import InFlight, Press, Run, StopRequest, Token
-from runs.wishes import read_wish, run_key_of
+from runs.wishes import key_in, read_wish, what_of
 from tests.wire import Wire, agent_of
 from tests.worlds import World
 
@@ -203,7 +203,7 @@ def test_a_stop_that_names_no_run_says_that_it_was_not_recorded(agent: Wire, raw
     said = agent.post("/stops", raw=raw)
     assert (said.status, said.problem) == (422, "no-run-named")
     assert "NOT recorded" in said.data["title"]
-    assert run_key_of(raw, {}) == ""
+    assert key_in(what_of(raw, {}), "run_key") == ""
     assert not StopRequest.objects.exists()
 
 

@@ -63,6 +63,8 @@ def execute(effect_id: str) -> str:
         EXECUTOR,
         worker_name(),
         effect.run.cancel_version,
+        op_class=effect.op_class,
+        kind=effect.kind_name,
         step_id=effect.step_id,
         effect_key=effect.key,
         lease_s=LEASE_S,

@@ -114,7 +114,7 @@ class Ask:
     seen_version: int
     boundary: str = Boundary.DISPATCH
     op_class: str = OperationClass.EXTERNAL_WRITE
-    kind: str = ""  # of the effect, if it is one
+    kind: str = ""  # of the effect that it is for, if it is known
     step_id: str = ""
     claim_token: str = ""
     step_key: str = ""
@@ -258,9 +258,13 @@ def _withheld(run: Run, ask: Ask, step: Step | None) -> Policy | None:
     kinds = {(ask.kind, ask.op_class)}
     if ask.boundary == Boundary.RETRY and step is not None:
         kinds = {("", step.op_class), *Permit.objects.filter(step=step).values_list("kind", "op_class")}
-    sends = ask.boundary in SENDS
-    found = (policies.withholding(run, kind, op_class, sends=sends) for kind, op_class in sorted(kinds))
+    found = (policies.withholding(run, kind, op_class, sends=_sends(ask)) for kind, op_class in sorted(kinds))
     return next((policy for policy in found if policy is not None), None)
+
+
+def _sends(ask: Ask) -> bool:
+    """Whether an effect may follow at once; our executor claims a step for the one effect that it names."""
+    return ask.boundary in SENDS or bool(ask.kind)
 
 
 def watched(run: Run, ask: Ask, now: View) -> None:
@@ -268,7 +272,7 @@ def watched(run: Run, ask: Ask, now: View) -> None:
     if not now.observed:
         return
     for stop in scopes.observing(run.workspace_id):
-        if scopes.would_hold(stop, run, ask.kind, ask.op_class, sends=ask.boundary in SENDS):
+        if scopes.would_hold(stop, run, ask.kind, ask.op_class, sends=_sends(ask)):
             refusals.would_refuse(stop, ask.boundary, run)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from effects import intents, queue
+from effects import executor, intents, queue
 from effects import resume as resuming
 from effects import retries as again
 from effects.drain import drain_run
+from effects.models import Effect
 from runs import gate, policies, refusals, releases, scopes
 from runs.access import NotAllowed, NotFound
 from runs.guard import Opened, Refusal
@@ -18,7 +19,7 @@ from runs.models import Evidence, InFlight, Permit, Policy, Run, Step, StopReque
 from runs.policies import Match, PolicyTaken, covers, matches
 from runs.scopes import Target
 from runs.stops import StopAnswer, Wish
-from tests.worlds import World, a_run, a_token, a_workspace, fresh, intention
+from tests.worlds import World, a_kind, a_run, a_token, a_workspace, fresh, intention, kinds_of
 
 pytestmark = pytest.mark.django_db
 ODD = {
@@ -253,6 +254,21 @@ def test_a_retry_of_a_kind_is_withheld_when_it_is_asked_for_and_when_it_is_due(w
     assert [(r.boundary, r.stop_id) for r in refused if isinstance(r, Refusal)] == [("retry", stop.pk)] * 2
     assert fresh(early.step).status == "RETRY_WAIT", "it asks again later"
     assert fresh(run).status == "ACTIVE"
+
+
+def test_our_executor_asks_again_and_leaves_no_claims_of_what_a_policy_withholds(
+    world: World,
+) -> None:
+    a_kind(world.workspace, provider="http")
+    run = world.run()
+    effect = intents.declare(world.ask(run, step_key="charge:7"), intention("charge:7"))
+    assert isinstance(effect, Effect)
+    stop = press(world, policy(world, kinds=["bank.charge"])).stop
+    before = kinds_of(run)
+    assert [executor.execute(effect.pk) for _ in range(3)] == ["refused"] * 3
+    assert kinds_of(run) == [*before, "claim.refused"], "its looping floods no stream"
+    assert refusals.refused_since(stop).count == 3
+    assert (fresh(effect).settlement, fresh(effect.step).status) == ("DECLARED", "PENDING")
 
 
 def test_a_run_of_another_workspace_is_never_under_a_policy(world: World) -> None:

@@ -22,7 +22,7 @@ from django.urls import reverse
 
 from dashboard import words
 from effects.models import Effect, Kind, Report
-from runs import access, people
+from runs import access, everywhere, people
 from runs.access import Actor
 from runs.models import (
     InFlight,
@@ -236,6 +236,11 @@ class WorkspaceAdmin(KeptForGood):
     readonly_fields = ["gate", "epoch", "gate_at", "created_at"]
     prepopulated_fields = {"slug": ["name"]}
     search_fields = ["=id", "name"]
+
+    def save_model(self, request: HttpRequest, obj: Workspace, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if not change:
+            everywhere.shut_at_birth(obj)
 
 
 @admin.register(Membership, site=site)

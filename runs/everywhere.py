@@ -140,6 +140,15 @@ def shut_at_birth(workspace: Workspace) -> None:
             _shut_locked(wide, locked)
 
 
+@verb
+def make_workspace(*, slug: str, name: str) -> Workspace:
+    """The workspace with this slug, made unless it is there: shut from the first while all are stopped."""
+    workspace, made = Workspace.objects.get_or_create(slug=slug, defaults={"name": name})
+    if made:
+        shut_at_birth(workspace)
+    return workspace
+
+
 # released -------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import connections
 
 from effects.kinds import NewKind, register_kind
+from runs import everywhere
 from runs.access import SET_UP
 from runs.models import Membership, Role, Run, User, Workspace
 from runs.people import add_member, issue_token
@@ -40,7 +41,7 @@ def prepare(*, url: str, data: Path, password_file: Path | None = None) -> World
     RuntimeError.
     """
     try:
-        workspace, _ = Workspace.objects.get_or_create(slug=SLUG, defaults={"name": NAME})
+        workspace = everywhere.make_workspace(slug=SLUG, name=NAME)
         print(people(workspace, password_file), flush=True)
         world = World(url, lambda: token(workspace), folder(data), next_batch=next_batch(workspace))
         begin(world)

@@ -6,7 +6,7 @@ drill, so that they can open what it left.
 
 from __future__ import annotations
 
-from runs import access, people
+from runs import access, everywhere, people
 from runs.access import DRILLS, SET_UP
 from runs.models import Membership, Role, Token, User, Workspace
 from runs.store import verb
@@ -24,7 +24,7 @@ A_DAY = 24 * 60
 
 def workspace() -> Workspace:
     """The workspace of drills; made when it is first asked for."""
-    found, _ = Workspace.objects.get_or_create(slug=DRILLS, defaults={"name": NAME})
+    found = everywhere.make_workspace(slug=DRILLS, name=NAME)
     outside = User.objects.filter(is_active=True, is_superuser=True).exclude(memberships__workspace=found)
     for user in outside:
         let_in(user, Role.ADMIN)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
@@ -78,8 +78,8 @@ class Running:
 def running_in(workspace: Workspace) -> Running:
     """Two queries."""
     active = Run.objects.filter(workspace=workspace, status=RunStatus.ACTIVE, drill=False).order_by()
-    rows = active.values_list("session__key").annotate(n=Count("pk")).order_by("-n", "session__key")
-    shown = list(rows[:SESSIONS])
+    rows = active.values_list("session__key").annotate(n=Count("pk"))
+    shown = list(rows.order_by("-n", F("session__key").asc(nulls_last=True))[:SESSIONS])
     total = active.count()
     found = [
         Session(words.brief(key or ""), n, Filter(workspace, status="running", session=key or "").address())

@@ -195,7 +195,7 @@ class DrillPage:
         other = [row for row in rows if row.before]
         if self.previous.result != self.row.result:
             was = words.DRILL[self.previous.result].word.lower()
-            return f"The run before, of {before}, was {was}; {differ(len(other))}."
+            return f"The run before, of {before}: {was}; {differ(len(other))}."
         return f"As the run before, of {before}; {differ(len(other))}."
 
 

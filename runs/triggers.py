@@ -1,7 +1,7 @@
 """What a rule forbids the schema forbids too: triggers for PostgreSQL and SQLite.
 
 Each rule is (name, table, event, condition on NEW/OLD in plain SQL, sentence). The condition is
-true when the write must be refused, and is written once for both databases.
+true when the write must be refused, and is written once for both databases, unless it asks JSON.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ FINAL = "('CANCELLED','COMPLETED','FAILED','ABANDONED')"
 
 @dataclass(frozen=True)
 class Rule:
-    """One trigger: refuse `event` on `table` when `when` holds."""
+    """One trigger: refuse `event` on `table` when `when` holds; on SQLite `on_sqlite`, where it is given."""
 
     name: str
     table: str
     event: str
     when: str
     sentence: str
+    on_sqlite: str = ""
 
 
 def append_only(table: str) -> list[Rule]:
@@ -121,12 +122,32 @@ RULES: list[Rule] = [
 ]
 
 
+_SHUT_POLICY = (
+    "EXISTS (SELECT 1 FROM runs_policy p WHERE p.workspace_id = NEW.workspace_id"
+    " AND p.gate = 'SHUT' AND p.reach = 'runs' AND {matches})"
+)
+# Apart from RULES, which the second migration puts in force: a policy had no reach then.
+POLICY_RULES: list[Rule] = [
+    Rule(
+        "run_under_a_shut_policy",
+        "runs_run",
+        "INSERT",
+        _SHUT_POLICY.format(matches="NEW.labels @> (p.match -> 'labels')"),
+        "no run is admitted under a policy whose gate is shut",
+        on_sqlite=_SHUT_POLICY.format(
+            matches="NOT EXISTS (SELECT 1 FROM json_each(p.match, '$.labels') w WHERE NOT EXISTS"
+            " (SELECT 1 FROM json_each(NEW.labels) l WHERE l.key = w.key AND l.value = w.value))"
+        ),
+    ),
+]
+
+
 def create(rule: Rule, vendor: str) -> list[str]:
     """The statements that put a rule in force."""
     if vendor == "sqlite":
         return [
             f"CREATE TRIGGER {rule.name} BEFORE {rule.event} ON {rule.table}"
-            f" FOR EACH ROW WHEN {rule.when}"
+            f" FOR EACH ROW WHEN {rule.on_sqlite or rule.when}"
             f" BEGIN SELECT RAISE(ABORT, '{rule.sentence}'); END"
         ]
     row = "OLD" if rule.event == "DELETE" else "NEW"

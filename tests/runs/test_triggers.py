@@ -11,7 +11,8 @@ from django.db import IntegrityError, connection, transaction
 
 from effects.models import Report
 from runs.evidence import seal
-from runs.models import EvidencePayload, Run, Session, StopRequest, Workspace
+from runs.models import EvidencePayload, Policy, Run, Session, StopRequest, Workspace
+from runs.policies import Match
 from tests.worlds import World, a_run, a_workspace, an_effect, number
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +104,32 @@ def insert_like(run: Run, **changed: Any) -> int:
 
 def shut(scope: Workspace | Session, gate: str = "SHUT") -> None:
     type(scope)._default_manager.filter(pk=scope.pk).update(gate=gate, epoch=scope.epoch + 1)
+
+
+@pytest.mark.invariant("I19")
+@pytest.mark.parametrize(
+    ("match", "labels", "gate", "refuses"),
+    [
+        ({"labels": {"team": "a"}}, {"team": "a", "more": "b"}, "SHUT", True),
+        ({"labels": {"team": "a", 'a "b"': "ü"}}, {"team": "a", 'a "b"': "ü"}, "SHUT", True),
+        ({"labels": {"team": "a", "env": "b"}}, {"team": "a"}, "SHUT", False),
+        ({"labels": {"team": "a"}}, {}, "SHUT", False),
+        ({"labels": {"team": "a"}}, {"team": "a"}, "OPEN", False),
+        ({"labels": {"team": "a"}, "kinds": ["bank.charge"]}, {"team": "a"}, "SHUT", False),
+    ],
+)
+def test_no_run_is_inserted_under_a_shut_policy_of_its_labels(
+    match: dict[str, Any], labels: dict[str, str], gate: str, refuses: bool
+) -> None:
+    rule, run, theirs = Match.model_validate(match), a_run(labels=labels), a_run(labels=labels)
+    made = {"name": "p", "match": rule.kept, "reach": rule.reach, "gate": gate}
+    Policy.objects.create(workspace=run.workspace, **made)
+    assert insert_like(theirs) == 1, "the policies of another workspace are its own"
+    if not refuses:
+        assert insert_like(run) == 1
+        return
+    with pytest.raises(IntegrityError, match="no run is admitted under a policy whose gate is shut"):
+        insert_like(run)
 
 
 @pytest.mark.invariant("I19")
@@ -269,6 +296,7 @@ def test_these_triggers_are_in_force() -> None:
     assert triggers() == {
         *("run_version_never_falls", "run_final_is_final", "run_starts_by_decision"),
         *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),
+        "run_under_a_shut_policy",
         *(f"{table}_{rule}" for table in appended for rule in ("kept", "stays")),
         *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
         *("effect_stays", "effect_intent_stays", "delivery_stays", "delivery_message_stays"),

@@ -22,6 +22,7 @@ from ninja.parser import Parser
 from pydantic import Field
 
 import effects.api
+import effects.coverage_api
 import effects.delivery_api
 import effects.gate_api
 import effects.policy_api
@@ -92,6 +93,7 @@ for router in (
     effects.api.router,
     effects.scope_api.router,
     effects.policy_api.router,
+    effects.coverage_api.router,
     effects.retry_api.router,
     effects.delivery_api.router,
     effects.review_api.router,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, Count, ExpressionWrapper, Max, Q
+from django.db.models import BooleanField, Count, ExpressionWrapper, Max, Q, QuerySet
 
 from runs import coverage
 from runs.coverage import DAYS, Seen
@@ -57,7 +57,7 @@ def of_workspace(workspace_id: str, days: int = DAYS) -> Coverage:
     seen = coverage.seen(workspace_id, days)
     used = _used(workspace_id, seen.since)
     rows = Kind.objects.filter(workspace_id=workspace_id).order_by("name")
-    kinds = list(rows.values("name", "op_class", "provider", "lookup")[: KINDS + 1])
+    kinds: QuerySet[Any, Any] = rows.values("name", "op_class", "provider", "lookup")[: KINDS + 1]
     known = [_registered(kind, used.pop((kind["name"], True), {})) for kind in kinds]
     opaque = [_opaque(name, use) for (name, registered), use in used.items() if not registered]
     opaque.sort(key=lambda kind: (-kind.effects, kind.name))

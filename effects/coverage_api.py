@@ -66,7 +66,7 @@ class ToolOut(Out):
 
 
 class CoverageOut(Out):
-    """What is seen of runs that are open, or were admitted or heard of since `since`. `more`: there is more."""
+    """What is seen of runs that are open, or were admitted or heard of since then. `more`: there is more."""
 
     workspace_id: str
     since: datetime

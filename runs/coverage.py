@@ -84,7 +84,7 @@ def recent(since: datetime, prefix: str = "") -> Q:
 def _groups(runs: QuerySet[Run]) -> list[dict[str, Any]]:
     nobody = ~Exists(Worker.objects.filter(run=OuterRef("pk")))
     rows = runs.annotate(nobody=nobody).order_by().values("runtime", "agent")
-    told = rows.annotate(
+    told: QuerySet[Any, Any] = rows.annotate(
         runs=Count("pk"),
         open_runs=Count("pk", filter=~Q(status__in=FINAL)),
         unnamed=Count("pk", filter=Q(nobody=True)),
@@ -93,15 +93,15 @@ def _groups(runs: QuerySet[Run]) -> list[dict[str, Any]]:
     return list(told.order_by(F("last_heard_at").desc(nulls_last=True), "runtime", "agent")[: GROUPS + 1])
 
 
-def _workers(workspace_id: str, since: datetime) -> dict[tuple[str, str], dict[str, int]]:
+def _workers(workspace_id: str, since: datetime) -> dict[tuple[str, str], dict[str, Any]]:
     """By runtime and agent: how many were seen, and where they stand."""
     mine = {"run": OuterRef("run"), "worker": OuterRef("name")}
-    came = Exists(Receipt.objects.filter(**mine, boundary__in=Boundary.values))
-    came = came | Exists(Permit.objects.filter(**mine))
+    receipts = Receipt.objects.filter(**mine, boundary__in=Boundary.values)
+    came = Exists(receipts) | Exists(Permit.objects.filter(**mine))
     open_one = ~Q(run__status__in=FINAL)
     holds = Q(confirmed_version__gte=F("run__cancel_version"))
     rows = Worker.objects.filter(recent(since, "run__"), run__workspace_id=workspace_id).annotate(came=came)
-    told = (
+    told: QuerySet[Any, Any] = (
         rows.order_by()
         .values("run__runtime", "run__agent")
         .annotate(
@@ -114,7 +114,7 @@ def _workers(workspace_id: str, since: datetime) -> dict[tuple[str, str], dict[s
     return {(row.pop("run__runtime"), row.pop("run__agent")): row for row in told}
 
 
-def _runtimes(groups: list[dict[str, Any]], workers: dict[tuple[str, str], dict[str, int]]) -> list[Runtime]:
+def _runtimes(groups: list[dict[str, Any]], workers: dict[tuple[str, str], dict[str, Any]]) -> list[Runtime]:
     found = []
     for group in groups:
         mine = dict(workers.get((group["runtime"], group["agent"]), {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -28,7 +29,7 @@ def a_worker(run: Run, name: str, version: int | None = 1) -> Worker:
 
 
 def test_workers_are_told_by_runtime_and_agent_with_what_they_hold(world: World) -> None:
-    mine = {"workspace": world.workspace, "runtime": "celery", "agent": "books"}
+    mine: dict[str, Any] = {"workspace": world.workspace, "runtime": "celery", "agent": "books"}
     moved, done, other = a_run(**mine, cancel_version=2), a_run("COMPLETED", **mine), a_run(**mine)
     a_run(workspace=world.workspace, runtime="lambda")
     a_run(workspace=world.elsewhere, runtime="celery")

@@ -9,10 +9,11 @@ from .api import Json
 from .engine import FAILURE, Drill
 from .lab import Lab, first
 from .processes import Agent
-from .proxy import Proxy, Rule
+from .proxy import Proxy, Rule, permit_of, time_left
 
 # The longest end of a permit that a drill waits for.
 LONGEST_PERMIT_S = 20.0
+MARGIN_S = 1.0  # that a permit must have left, so that what ends its holder is the stop
 RETRY_IN_S = 2.0
 
 
@@ -39,12 +40,13 @@ def cancel_before_dispatch(lab: Lab) -> None:
 def pause_after_check(lab: Lab) -> None:
     proxy = lab.proxy()
     stopped, late = f"{lab.key}:stopped", f"{lab.key}:late"
+    asked_late, sleeper = frozen_after_check(lab, proxy, f"{lab.key}-late", late)
     asked, agent = frozen_after_check(lab, proxy, lab.key, stopped)
     run = lab.run()
-    asked_late, sleeper = frozen_after_check(lab, proxy, f"{lab.key}-late", late)
     lab.step("Two agents have a permit each, and are frozen before their second look.")
     stop = lab.stopped(lab.stop(run))
     lab.situation("Permits that the stop lists as in flight", 1, len(stop["in_flight"]))
+    lab.situation("Its permit has time left when its holder goes on", True, time_left(asked) > MARGIN_S)
     resume(lab, asked, agent, "The agent whose run was stopped")
     lab.ended(agent, "StopRequested")
     over = out_of_time(lab, asked_late)
@@ -69,12 +71,6 @@ def frozen_after_check(lab: Lab, proxy: Proxy, run_key: str, key: str) -> tuple[
     return asked, agent
 
 
-def permit_of(asked: Rule) -> dict[str, float]:
-    """The permit in the answer that the network holds."""
-    found: dict[str, float] = (asked.data or {}).get("permit") or {}
-    return found
-
-
 def resume(lab: Lab, asked: Rule, agent: Agent, who: str) -> None:
     """The answer of the gate arrives at a frozen agent, which then goes on as if nothing had been."""
     lab.situation("The gate's answer has left the network", True, asked.release())
@@ -84,11 +80,11 @@ def resume(lab: Lab, asked: Rule, agent: Agent, who: str) -> None:
 
 def out_of_time(lab: Lab, asked: Rule) -> bool:
     """Wait until the permit has ended; whether it ends soon enough to be waited for."""
-    ttl = float(permit_of(asked)["permit_ttl_s"])
-    if ttl > LONGEST_PERMIT_S:
+    left = time_left(asked)
+    if left > LONGEST_PERMIT_S:
         return False
-    lab.step(f"Waiting for the end of a permit, up to {ttl:.0f} s.")
-    time.sleep(max(0.0, asked.come_at + ttl + 0.2 - time.monotonic()))
+    lab.step(f"Waiting for the end of a permit, {max(0.0, left):.0f} s.")
+    time.sleep(max(0.0, left + 0.2))
     return True
 
 

@@ -8,9 +8,13 @@ from . import browser
 from .api import Json
 from .checks import NotMade
 from .engine import FAILURE, Drill
+from .failures import MARGIN_S
 from .instance import Private
 from .lab import Lab
+from .proxy import time_left
 from .waiting import until
+
+LONG_S = 120  # longer than a server takes to start, also on a busy machine
 
 
 def store_unavailable(lab: Lab) -> None:
@@ -25,6 +29,7 @@ def store_unavailable(lab: Lab) -> None:
     with server.without_store():
         lab.step("The database is away.")
         lab.situation("What /readyz answers", 503, until(lambda: not_ready(lab), 10))
+        lab.situation("Its permit has time left", True, time_left(asked) > MARGIN_S)
         asked.release()
         working.go()
         lab.ended(working, "GateUnavailable")
@@ -98,11 +103,11 @@ def controller_restarts(lab: Lab) -> None:
     server, press = ours(lab), uuid.uuid4().hex
     key, other = f"{lab.key}:charge", f"{lab.key}:next-charge"
     held = lab.provider.fault("hold_after", key, times=1)
-    agent = lab.agent("ways:charge_and_another", effect=key, other=other)
+    agent = lab.agent("ways:charge_and_another", lease_s=LONG_S, effect=key, other=other)
     sent = lab.provider.ledger.wait("held", key)
     lab.situation("Requests in flight at the provider", 1, lab.provider.applied(key), sent)
     run = lab.run()
-    stop = lab.stopped(lab.stop(run, key=press))
+    stop = lab.stopped(lab.stop(run, key=press, deadline_s=LONG_S))
     lab.situation("Permits that the stop lists as in flight", 1, len(stop["in_flight"]))
     lab.situation(
         "The run, when its controller dies", "CANCELLING", lab.api.get(f"runs/{run['id']}")["status"]
@@ -111,7 +116,7 @@ def controller_restarts(lab: Lab) -> None:
     lab.step("The controller was killed in the middle of the drain.")
     server.start()
     lab.step("It was started again on its data.")
-    again = lab.stop(run, key=press).data
+    again = lab.stop(run, key=press, deadline_s=LONG_S).data
     lab.evidence("Stop that the same press, asked again, is told of", stop["id"], again.get("id"))
     lab.evidence("Presses of it", 1, again.get("presses"))
     lab.evidence("The run after the restart", "CANCELLING", lab.api.get(f"runs/{run['id']}")["status"])

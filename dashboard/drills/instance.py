@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx2
 
 from .processes import ROOT, Process, environment
-from .waiting import until
 
 STARTS_WITHIN_S = 90.0
 PERMIT_S = "5"  # so that nobody waits long for the end of a permit
@@ -108,28 +107,41 @@ class Private:
 
 @contextlib.contextmanager
 def of_data(data: Path) -> Iterator[Instance]:
-    """The embedded instance of that data folder: the one that runs there, or one that is started."""
+    """The embedded instance of that data folder: the one that runs there, or one that is started.
+
+    Raises NoInstance.
+    """
     environ = environment(**_given(), ALLSTOP_DATA=str(data.absolute()))
-    url, started = _address(data), None
-    if not url:
-        log = Path(environ["ALLSTOP_DATA"])
-        log.mkdir(parents=True, exist_ok=True)
-        words = ["manage.py", "up", "--no-demo", "--port", "0", "--data", str(log)]
-        started = Process(words, environ, log / "drill-server.log")
-        ready = started.says(r"Allstop is ready at (\S+)", STARTS_WITHIN_S)
-        if ready is None:
-            started.end()
-            raise NoInstance(
-                f"No server runs in {data}, and none could be started:\n{started.said()[-1500:]}"
-            )
-        url = ready.group(1)
-    token_id, token = issue_token(environ)
-    try:
+    with contextlib.ExitStack() as ends:
+        url = _address(data)
+        token_id, token = issue_token(environ) if url else ("", "")
+        if not url or not knows(url, token):  # nobody answers there, or somebody else does
+            url = _start(data.absolute(), environ, ends)
+            token_id, token = issue_token(environ)
+        ends.callback(revoke_token, environ, token_id)
         yield Instance(url, token)
-    finally:
-        revoke_token(environ, token_id)
-        if started is not None:
-            started.end(within_s=30)
+
+
+def _start(data: Path, environ: dict[str, str], ends: contextlib.ExitStack) -> str:
+    """A server on that folder, for as long as the stack lasts; where it answers."""
+    data.mkdir(parents=True, exist_ok=True)
+    words = ["manage.py", "up", "--no-demo", "--port", "0", "--data", str(data)]
+    started = Process(words, environ, data / "drill-server.log")
+    ends.callback(started.end, within_s=30)
+    ready = started.says(r"Allstop is ready at (\S+)", STARTS_WITHIN_S)
+    if ready is None:
+        raise NoInstance(f"No server runs in {data}, and none could be started:\n{started.said()[-1500:]}")
+    return ready.group(1)
+
+
+def knows(url: str, token: str) -> bool:
+    """Whether the server there takes this token: another one of its kind would not."""
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        asked = httpx2.get(f"{url}/api/v1/runs?limit=1", headers=headers, timeout=10, trust_env=False)
+    except httpx2.RequestError:
+        return False
+    return asked.status_code == 200
 
 
 def _given() -> dict[str, str]:
@@ -177,15 +189,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def answers(url: str, within_s: float = 5) -> bool:
-    """Whether a server answers there."""
-
-    def alive() -> bool:
-        try:
-            return httpx2.get(f"{url}/livez", timeout=5, trust_env=False).status_code == 200
-        except httpx2.RequestError:
-            return False
-
-    return bool(until(alive, within_s))

@@ -45,6 +45,17 @@ class Rule:
         return self.passed.wait(within_s)
 
 
+def permit_of(asked: Rule) -> dict[str, Any]:
+    """The permit in the gate's answer that is held here; empty when it gave none."""
+    found: dict[str, Any] = (asked.data or {}).get("permit") or {}
+    return found
+
+
+def time_left(asked: Rule) -> float:
+    """Seconds until that permit ends, at most: counted from when it had been given."""
+    return float(asked.come_at + float(permit_of(asked)["permit_ttl_s"]) - time.monotonic())
+
+
 class Proxy(ThreadingHTTPServer):
     """In front of the server at `upstream`; `url` is where. Answers: (method, path, status) as they came."""
 

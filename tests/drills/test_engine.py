@@ -113,6 +113,16 @@ def test_names_that_no_drill_has_are_told() -> None:
     assert [drill.name for drill in command.chosen(["store-unavailable"])] == ["store-unavailable"]
 
 
+def test_an_address_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = argparse.Namespace(data=None, url="http://127.0.0.1:8000/")
+    monkeypatch.delenv("ALLSTOP_TOKEN", raising=False)
+    with pytest.raises(SystemExit, match="Set ALLSTOP_TOKEN"):
+        command.instance_of(options)
+    monkeypatch.setenv("ALLSTOP_TOKEN", "als_some")
+    with command.instance_of(options) as instance:
+        assert instance == Instance("http://127.0.0.1:8000", "als_some")
+
+
 def post(url: str, key: str) -> int:
     asked = urllib.request.Request(f"{url}/charges", b"", {"Idempotency-Key": key}, method="POST")
     with urllib.request.urlopen(asked, timeout=10) as answer:

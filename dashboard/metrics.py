@@ -27,7 +27,7 @@ from dashboard.models import Posting, PostingState
 from effects.models import Delivery, DeliveryState, Effect, Settlement
 from runs import counts, wake  # noqa: F401 - the counters register themselves
 from runs.drain import DRAINING
-from runs.models import Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
+from runs.models import STANDING, Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time
 
 from .crowd import crowd
@@ -37,7 +37,7 @@ KEPT_S = 5.0
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via")
 REAL = Q(run__isnull=True) | Q(run__drill=False)  # what a drill leaves is no alarm
-STAGES = ("waiting", "recorded", "draining", "timed out", "settling")
+STAGES = ("waiting", "recorded", "draining", "timed out", "settling", "standing", "observing")
 
 
 @require_safe
@@ -113,7 +113,9 @@ def _gauge(name: str, told: str, label: str, values: Mapping[str, float]) -> Met
 def _open_stops() -> Metric:
     stage = Case(
         When(run__isnull=True, scope="run", then=Value("waiting")),
+        When(observes=True, then=Value("observing")),
         When(fenced_at__isnull=True, then=Value("recorded")),
+        When(scope__in=STANDING, released_at__isnull=True, then=Value("standing")),
         When(quiet_at__isnull=False, then=Value("settling")),
         When(timed_out_at__isnull=False, then=Value("timed out")),
         default=Value("draining"),

@@ -25,8 +25,8 @@ class Refused:
 
 def refused_since(stop: StopRequest) -> Refused:
     """What this stop refused: at its own gate, and in the runs that it stopped."""
-    mine = Q(stop=stop) | Q(stop__in=StopRequest.objects.filter(scope_stop=stop).values("pk"))
-    return _summed(Refusal.objects.filter(mine))
+    mine = StopRequest.objects.filter(Q(pk=stop.pk) | Q(scope_stop=stop)).values("pk")
+    return _summed(Refusal.objects.filter(stop__in=mine))
 
 
 def would_have_refused(stop: StopRequest) -> Refused:

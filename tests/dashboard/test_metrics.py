@@ -16,7 +16,10 @@ from pytest_django.fixtures import Settings
 
 from dashboard import metrics
 from effects.models import Effect
+from runs import releases, scopes
 from runs.models import Permit, StopRequest
+from runs.scopes import Target
+from runs.stops import Wish
 from tests.wire import agent_of
 from tests.worlds import World, an_effect, in_seconds, lapse
 
@@ -70,10 +73,26 @@ def test_open_stops_are_counted_by_the_stage_that_they_reached() -> None:
         "draining": 1,
         "timed out": 1,
         "settling": 1,
+        "standing": 0,
+        "observing": 0,
     }
     assert figures["allstop_stops_timed_out"] == 1
     assert of(figures, "runs_stopping")["CANCELLING"] == 3
     StopRequest.objects.update(closed_at=in_seconds(0))
+    assert sum(of(scrape(), "stops_open").values()) == 0
+
+
+def test_a_stop_of_a_scope_is_recorded_until_it_is_fenced_and_stands_until_it_is_released() -> None:
+    world = World()
+    target = Target("workspace", world.workspace.pk)
+    watching = scopes.request_scope_stop(actor=world.alice, wish=Wish(observe=True), target=target).stop
+    assert of(scrape(), "stops_open")["observing"] == 1
+    stop = scopes.request_scope_stop(actor=world.alice, wish=Wish(mode="pause"), target=target).stop
+    watching.refresh_from_db()
+    assert (watching.closed_at is None, stop.fenced_at is None) == (False, False)
+    found = of(scrape(), "stops_open")
+    assert (found["standing"], sum(found.values())) == (1, 1)
+    releases.release(actor=world.bob, stop_id=stop.pk, reason="checked")
     assert sum(of(scrape(), "stops_open").values()) == 0
 
 

@@ -16,6 +16,8 @@ from runs.guard import Opened, Waiting
 from runs.models import Refusal, Run, Step, Token
 from runs.store import database_time
 from runs.turns import Spend
+from tests.browser.bulk_rows import ledger_of
+from tests.browser.scope_rows import scopes_of
 from tests.worlds import World, a_person, fresh, intention
 
 SPARE = 24
@@ -148,6 +150,7 @@ def fill() -> dict[str, Any]:
     paying = world.run("paying")
     names = {"title": "W" * 300, "target": HOSTILE, "amount": "9" * 60, "plan": plan_bytes(kind="W" * 120)}
     running = world.run("hostile", name=HOSTILE, agent="A" * 120)
+    erin = a_person("erin", world.workspace, "admin")
     return {
         "paying": paying.pk,
         "review": asked(world, paying, "charge:asked"),
@@ -164,8 +167,10 @@ def fill() -> dict[str, Any]:
         "empty": world.run("empty").pk,
         "people": {
             **{name: getattr(world, name).user.email for name in ("alice", "bob", "dana", "mallory")},
-            "erin": a_person("erin", world.workspace, "admin").email,
+            "erin": erin.email,
         },
         "dana": world.dana.user.pk if world.dana.user else 0,
         "newcomer": a_person("newcomer", world.workspace, "viewer").email,
+        **scopes_of(world, erin),
+        **ledger_of(world),
     }

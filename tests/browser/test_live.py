@@ -20,8 +20,8 @@ def press_stop(page: Page) -> None:
     expect(page.locator("#stop-said")).to_be_visible()
 
 
-def watcher(site: Site, visit: Visit, path: str, script: str) -> Page:
-    page = visit("dana", "/help")
+def watcher(site: Site, visit: Visit, path: str, script: str, who: str = "dana") -> Page:
+    page = visit(who, "/help")
     page.add_init_script(script)
     page.goto(f"{site.url}{path}")
     return page

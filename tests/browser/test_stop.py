@@ -82,7 +82,7 @@ def test_without_scripts_stop_is_a_form_on_a_page(site: Site, visit: Visit) -> N
     page.get_by_role("link", name="Stop run…").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Stop “")
     expect(page.locator("#dlg-now")).to_contain_text("1 action is in flight")
-    request_stop(page)
+    page.get_by_role("button", name="Request this stop").click()
     expect(page.locator(".note").first).to_have_text(RECORDED)
     expect(page.locator(".stages")).to_be_visible()
     assert site.stops_of(run) == 1
@@ -176,7 +176,7 @@ def test_a_session_that_ended_under_the_dialog_brings_the_same_dialog_back(site:
 def test_a_preview_that_fails_disables_nothing(site: Site, visit: Visit) -> None:
     run = site.spare()
     page = visit("alice", f"/runs/{run}/")
-    page.route("**/stop/preview", lambda route: route.fulfill(status=500, body="broken"))
+    page.route("**/stop/preview*", lambda route: route.fulfill(status=500, body="broken"))
     open_dialog(page)
     expect(page.locator("#dlg-now")).to_contain_text("Preview unavailable. You can still request the stop.")
     request_stop(page)

@@ -17,6 +17,7 @@ def beside(world: World, name: str, people: Mapping[User | None, str]) -> World:
     """Another workspace of the same people, with its own agent."""
     made: Workspace = a_workspace(name)
     for user, role in people.items():
+        assert user is not None
         Membership.objects.create(user=user, workspace=made, role=role)
     return replace_world(world, made)
 

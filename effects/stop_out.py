@@ -36,13 +36,13 @@ def rows(stops: QuerySet[StopRequest]) -> QuerySet[Any, Any]:
     """Stops with the rows that they are of, and their counts."""
     return stops.select_related(*READ_WITH).annotate(
         presses_n=_number(Press, Count("pk")),
-        refused_n=_number(Refusal, Sum("count")),
+        refused_n=_number(Refusal, Sum("count")) + _number(Refusal, Sum("count"), "stop__scope_stop"),
         would_refuse_n=_number(WouldRefuse, Sum("count")),
     )
 
 
-def _number(model: type[Model], number: Any) -> Coalesce:
-    mine = model._default_manager.filter(stop=OuterRef("pk")).order_by().values("stop")
+def _number(model: type[Model], number: Any, of: str = "stop") -> Coalesce:
+    mine = model._default_manager.filter(**{of: OuterRef("pk")}).order_by().values(of)
     return Coalesce(Subquery(mine.annotate(n=number).values("n")), 0, output_field=IntegerField())
 
 

@@ -54,6 +54,7 @@ from .models import (
     Reach,
     Run,
     RunStatus,
+    ScopeKind,
     Step,
     StepStatus,
 )
@@ -381,7 +382,7 @@ def _of_permit(kind: str, permit: Permit, ask: Ask) -> Line:
 class Look:
     """The answer of a second look. Only `open` means send.
 
-    `run_goes_on`: what shut it holds this step, or effects of its kind, and not the run.
+    `scope`: what shut it, where that holds this step (step) or effects of its kind (policy), and not the run.
     """
 
     permit_id: str
@@ -390,7 +391,12 @@ class Look:
     current_version: int
     looked_at: Any
     permit_until: Any
-    run_goes_on: bool = False
+    scope: str = ""
+
+    @property
+    def run_goes_on(self) -> bool:
+        """Whether other work of its run may begin."""
+        return bool(self.scope)
 
 
 def look(permit_id: str, token: str) -> Look:
@@ -415,19 +421,19 @@ def look(permit_id: str, token: str) -> Look:
     if row is None or not token:
         raise NotFound("permit")
     seen: Any = row
-    answer, goes_on = "open", False
+    answer, scope = "open", ""
     held = _policy_above(row) if seen.gate and seen.a_policy_shut else None
     if row.state != PermitState.OPEN:
         answer = "ended"
     elif not seen.gate or not (row.guard == cleanup_guard.CLEANUP or policies_open(seen.policies)):
         answer = "shut"
     elif held is not None:
-        answer, goes_on = "shut", held.reach == Reach.EFFECTS
+        answer, scope = "shut", ScopeKind.POLICY if held.reach == Reach.EFFECTS else ""
     elif seen.stopped is not None:
-        answer, goes_on = "shut", True
+        answer, scope = "shut", ScopeKind.STEP
     elif row.permit_until <= seen.looked_at:
         answer = "expired"
-    return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until, goes_on)
+    return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until, scope)
 
 
 def _policy_above(permit: Permit) -> Policy | None:

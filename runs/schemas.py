@@ -294,12 +294,13 @@ class PermitAnswer(Out):
 
 class LookOut(Out):
     """The second look. Only "open" means send. `run_goes_on`: what shut it holds this step, or effects of its
-    kind, and not the run.
+    kind, and not the run; `scope` says which of the two.
     """
 
     permit_id: str
     look: Literal["open", "shut", "expired", "ended"]
     run_goes_on: bool
+    scope: str | None
     run_status: str
     current_version: int
     looked_at: datetime
@@ -307,7 +308,8 @@ class LookOut(Out):
 
 
 def look_out(look: Look) -> dict[str, Any]:
-    return LookOut.model_validate({**vars(look), "look": look.answer}).wire()
+    told = {"look": look.answer, "run_goes_on": look.run_goes_on, "scope": look.scope or None}
+    return LookOut.model_validate({**vars(look), **told}).wire()
 
 
 # stops --------------------------------------------------------------------------------------------
@@ -417,7 +419,7 @@ class StopOut(Out):
     """A stop request and, after a press, what that press came to. In lists `children` is null.
 
     `scope_stop_id`: the stop of a scope, or of chosen runs, that this stop of a run is a part of. `refused`:
-    what it has refused beside the gates of its runs; `would_refuse`: what one that observes would have.
+    what it has refused, also by the stops of its runs; `would_refuse`: what one that observes would have.
     """
 
     id: str

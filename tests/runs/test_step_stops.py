@@ -87,9 +87,9 @@ def test_what_is_in_flight_is_listed_and_the_second_look_is_shut(world: World) -
     answer = stop(world, mine.step)
     assert in_flight(answer.stop) == {mine.permit.pk}
     looks = [gate.look(one.permit.pk, one.permit.token) for one in (mine, other)]
-    assert [(look.answer, look.run_goes_on, look.run_status) for look in looks] == [
-        ("shut", True, "ACTIVE"),
-        ("open", False, "ACTIVE"),
+    assert [(look.answer, look.run_goes_on, look.scope, look.run_status) for look in looks] == [
+        ("shut", True, "step", "ACTIVE"),
+        ("open", False, "", "ACTIVE"),
     ]
     world.report(mine, "not_sent")
     assert (fresh(mine.step).status, fresh(mine.subject).settlement) == ("WITHHELD", "DECLARED")

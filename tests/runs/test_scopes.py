@@ -84,6 +84,25 @@ def test_from_the_gates_commit_on_nothing_under_the_scope_begins_though_no_run_w
         assert isinstance(world.admit("another"), Admitted), "not under it"
 
 
+@pytest.mark.invariant("I19")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_opened_gate_lets_no_run_from_before_through_by_its_epoch_alone(
+    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No verb opens a gate before its runs were reached; a hand or a bug might."""
+    nobody_carries_on(monkeypatch)
+    target(world, kind)
+    run = world.run(**UNDER)
+    permit = world.opened(run).permit
+    stop = press(world, kind).stop
+    type(scopes.scope_of(stop)).objects.update(gate=Gate.OPEN)
+    assert (fresh(run).status, fresh(run).cancel_version) == ("ACTIVE", 1)
+    refused = world.refused(run, "charge:8")
+    assert (refused.reason, refused.stop_id) == ("stopped", stop.pk)
+    assert gate.look(permit.pk, permit.token).answer == "shut"
+    world.opened(world.run("new", **UNDER), "charge:9")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_run_from_before_is_reached_and_none_beside_the_scope(world: World, kind: str) -> None:
     target(world, kind)

@@ -30,7 +30,10 @@ from runs.tasks import leaving
 
 ROOT = Path(__file__).resolve().parents[2]
 # Nothing of the server's: no database, no secret key, no broker.
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "VIRTUAL_ENV", "PLAYWRIGHT_BROWSERS_PATH")
+KEPT = (
+    *("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "VIRTUAL_ENV"),
+    *("ALLSTOP_VENV", "ALLSTOP_CHROMIUM", "PLAYWRIGHT_BROWSERS_PATH", "XDG_CACHE_HOME"),
+)
 LONGEST_S = 180.0  # of one drill; each is bounded by timeouts of its own, which are shorter
 LOOK_S = 1.0  # how often life is shown, and asked whether to go on
 GOODBYE_S = 5.0

@@ -75,22 +75,22 @@ def resumed(lab: Lab) -> None:
     run = lab.run()
     lab.step("One charge is taken, one declined, one in flight.")
     stop = lab.stopped(lab.stop(run, mode="pause", deadline_s=1))
-    until(lambda: lab.settlement(run, held) == "UNKNOWN", 8, 0.15)
-    refused = resume(lab, run, stop)
     lab.situation(
-        "A resume while one of them is unknown", "409 not-resumed", f"{refused.status} {refused.problem}"
+        "The one in flight is unknown, and the run paused", True, until(lambda: waits(lab, run, held))
     )
-    lab.step("A resume is refused: one effect must wait.")
-    verdicts = {one["key"]: one["answer"] for one in refused.data["effects"]}
-    lab.evidence("Before a resume, charge:taken", "skip, settled", verdicts.get(taken))
-    lab.evidence("Before a resume, charge:declined", "safe to run", verdicts.get(declined))
-    lab.evidence("Before a resume, charge:held", "must wait", verdicts.get(held))
+    refused = resume(lab, run, stop)
+    told = f"{refused.status} {refused.problem}".strip()
+    lab.evidence("A resume while one of them is unknown", "409 not-resumed", told)
+    lab.step("A resume was asked for while one effect must wait.")
+    answers = {one["key"]: one["answer"] for one in refused.data.get("effects", [])}
+    for name, answer in BEFORE_A_RESUME.items():
+        lab.evidence(f"Before a resume, charge:{name}", answer, answers.get(f"{key}:{name}"))
     holding.let_go.set()
     agent.wait()
     lab.effect(run, held, "CONFIRMED")
     lab.step("The late answer settles it.")
-    lab.situation("The resume is granted then", 200, resume(lab, run, stop).status)
-    lab.step("Resumed; a second agent takes up the work.")
+    lab.evidence("A resume then", 200, resume(lab, run, stop).status)
+    lab.step("A second agent takes up the work.")
     second = lab.agent("scenario_ways:three_again", effect=key)
     lab.ended(second, "finished")
     lab.evidence("What the second agent skipped", "taken and held", second.told("skipped"))
@@ -99,6 +99,15 @@ def resumed(lab: Lab) -> None:
     lab.sends(held, 1)
     lab.lines(run, {"stop.acknowledged": 1, "run.paused": 1, "run.resumed": 1, "run.completed": 1})
     lab.rests(run, "COMPLETED", "completed")
+
+
+BEFORE_A_RESUME = {"taken": "skip, settled", "declined": "safe to run", "held": "must wait"}
+
+
+def waits(lab: Lab, run: Json, key: str) -> bool:
+    """Whether the run is paused while nobody knows of this effect."""
+    paused = lab.api.get(f"runs/{run['id']}")["status"] == "PAUSED"
+    return paused and lab.settlement(run, key) == "UNKNOWN"
 
 
 def resume(lab: Lab, run: Json, stop: Json) -> Said:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runs.models import Evidence, InFlight, Permit, Run, StopRequest
+from runs.models import Evidence, InFlight, Permit, Policy, Run, StopRequest
 
 ENDED = ("permit.reported", "permit.not_sent", "permit.lost")
 
@@ -47,3 +47,21 @@ def _ended_before(workspace_id: str) -> set[str]:
     fences = dict(lines.filter(kind="stop.fenced").values_list("stream", "seq"))
     ends = lines.filter(kind__in=ENDED).values_list("stream", "permit_id", "seq")
     return {permit for stream, permit, seq in ends if seq < fences.get(stream, 0)}
+
+
+def active_under_a_shut_gate(workspace_id: str) -> list[str]:
+    """The keys of runs that could still start something, if only their own row were asked. Once every stop
+    of the workspace is fenced there is none.
+    """
+    rules = Policy.objects.filter(workspace_id=workspace_id, gate="SHUT", reach="runs")
+    shut = [rule.match["labels"] for rule in rules]
+    runs = Run.objects.filter(workspace_id=workspace_id, status="ACTIVE").select_related(
+        "workspace", "session"
+    )
+    return [
+        run.key
+        for run in runs.order_by("key")
+        if run.workspace.gate == "SHUT"
+        or (run.session is not None and run.session.gate == "SHUT")
+        or any(labels.items() <= run.labels.items() for labels in shut)
+    ]

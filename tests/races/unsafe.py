@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, Q, QuerySet
 
 from effects.models import Approval, Effect, Review
 from runs.models import InFlight, Permit, Run, Step, StopRequest
 from runs.store import after, database_time, new_id
-from tests.worlds import a_permit, number
+from tests.worlds import a_permit, a_step, number
 
 ACTIVE = "SELECT 1 FROM runs_run WHERE id = %(run)s AND status = 'ACTIVE' AND cancel_version = %(v)s"
 GUARD = "EXISTS (" + ACTIVE + "{lock})"
@@ -247,6 +247,111 @@ def one_statement_stop(run: Run) -> None:
     with recorded(run) as write, connection.cursor() as cursor:
         cursor.execute(sql, [run.pk])
         write([row[0] for row in cursor.fetchall()])
+
+
+# --- Stops of a scope, admissions, fences ------------------------------------------------------------------
+
+
+def admit_unlocked(like: Run) -> None:
+    """A run beside this one, under the gates as this statement sees them."""
+    with transaction.atomic():
+        Run.objects.create(
+            workspace_id=like.workspace_id,
+            session_id=like.session_id,
+            session_epoch=like.session_epoch,
+            labels=like.labels,
+            policy_epochs=like.policy_epochs,
+            key="unlocked",
+            name="unlocked",
+            parameters_digest="",
+        )
+
+
+SHUT = "UPDATE runs_workspace SET gate = 'SHUT', epoch = epoch + 1 WHERE id = %(ws)s"
+STOP_ALL = "UPDATE runs_run SET status = 'CANCELLING', cancel_version = cancel_version + 1"
+
+
+def gate_and_runs_at_once(workspace_id: str) -> None:
+    """One statement: its snapshot of the runs is older than its lock of the workspace."""
+    sql = f"WITH g AS ({SHUT} RETURNING id) {STOP_ALL} FROM g WHERE workspace_id = g.id AND status = 'ACTIVE'"
+    execute(sql, {"ws": workspace_id})
+
+
+def gate_and_runs_on_one_snapshot(workspace_id: str) -> None:
+    """REPEATABLE READ: the snapshot is fixed by the statement that waits for the lock."""
+    with transaction.atomic():
+        execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+        execute("SELECT 1 FROM runs_workspace WHERE id = %(ws)s FOR NO KEY UPDATE", {"ws": workspace_id})
+        execute(f"{STOP_ALL} WHERE workspace_id = %(ws)s AND status = 'ACTIVE'", {"ws": workspace_id})
+        execute(SHUT, {"ws": workspace_id})
+
+
+def list_then_lock(run: Run) -> None:
+    """What is in flight is read first, then the version ends."""
+    with recorded(run) as write:
+        permits = in_flight_now(run)
+        end_version(run)
+        write(permits)
+
+
+def permits_of_kind(kind: str) -> list[str]:
+    """What is in flight of a kind, through no run's lock."""
+    return list(Permit.objects.filter(kind=kind, state="OPEN").values_list("pk", flat=True))
+
+
+def _guarded(run: Run, *gates: Q) -> int:
+    """A step of the run is dispatched past these conditions and its own version; how many were."""
+    mine = Run.objects.filter(*gates, pk=run.pk, status="ACTIVE", cancel_version=run.cancel_version)
+    step = a_step(run, "CLAIMED")
+    return int(Step.dispatch(Step.objects.filter(Exists(mine), pk=step.pk), after(60)))
+
+
+def at_its_version(run: Run) -> int:
+    """The run's own row is asked, and no gate above."""
+    return _guarded(run)
+
+
+def past_an_open_gate(run: Run, scope: Any) -> int:
+    """The gate is asked, and not whether it is the one that the run was admitted through."""
+    return _guarded(run, Q(Exists(type(scope)._default_manager.filter(pk=scope.pk, gate="OPEN"))))
+
+
+# --- Locks in other orders: each (step, another run) --------------------------------------------------------
+
+THEN = "/* then */"
+Locker = Callable[[Step, Run], None]
+QUICK = "SET LOCAL deadlock_timeout = '20ms'"
+STEP_ROW, RUN_ROW = (
+    "UPDATE runs_step SET name = name WHERE id = ",
+    "UPDATE runs_run SET name = name WHERE id = ",
+)
+
+
+def _in_order(first: str, second: str, **values: str) -> None:
+    """In the caller's transaction."""
+    execute(QUICK, {})
+    execute(first, values)
+    execute(f"{THEN} {second}", values)
+
+
+def run_then_step(step: Step, other: Run) -> None:
+    _in_order(f"{RUN_ROW}%(run)s", f"{STEP_ROW}%(step)s", run=step.run_id, step=step.pk)
+
+
+def step_then_run(step: Step, other: Run) -> None:
+    _in_order(f"{STEP_ROW}%(step)s", f"{RUN_ROW}%(run)s", run=step.run_id, step=step.pk)
+
+
+def share_then_update(step: Step, other: Run) -> None:
+    _in_order("SELECT 1 FROM runs_run WHERE id = %(run)s FOR SHARE", f"{RUN_ROW}%(run)s", run=step.run_id)
+
+
+def first_then_second(step: Step, other: Run) -> None:
+    _in_order(f"{RUN_ROW}%(one)s", f"{RUN_ROW}%(two)s", one=step.run_id, two=other.pk)
+
+
+def second_then_first(step: Step, other: Run) -> None:
+    _in_order(f"{RUN_ROW}%(two)s", f"{RUN_ROW}%(one)s", one=step.run_id, two=other.pk)
 
 
 # --- Decisions --------------------------------------------------------------------------------------------

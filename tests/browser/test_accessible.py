@@ -54,6 +54,8 @@ PAGES = {
     "rules": "/rules",
     "tokens": "/tokens",
     "notices": "/notices",
+    "drills": "/drills/",
+    "a drill": "/drills/{drill}/",
     "revoke a token": "/tokens/{token}/revoke",
     "password": "/password",
     "help": "/help",

@@ -17,7 +17,7 @@ from tests.kills.site import CELERY, Armed, Site, until
 from tests.kills.table import AGENT, PAID, Case, differences
 from tests.kills.test_agent_killed import POINTS
 
-pytestmark = [pytest.mark.kill, pytest.mark.invariant("I10")]
+pytestmark = [pytest.mark.kill, pytest.mark.long, pytest.mark.invariant("I10"), pytest.mark.invariant("I23")]
 
 TEN_MINUTES = 600
 DIED = [case for case in AGENT if case.order in ("sent-plain", "looked-fencing")]
@@ -110,6 +110,5 @@ def test_a_server_ahead_of_its_worker_and_agents_on_both_sides_change_no_outcome
     check(production, run(production, 1), processes(production))
 
 
-@pytest.mark.long
 def test_a_server_behind_its_worker_changes_none_either(production: Site) -> None:
     check(production, run(production, -1), processes(production))

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET
 from dashboard.pages.bulk_result import result_of
 from dashboard.pages.needs import COUNTED, at_most, silent_in
 from dashboard.pages.run_filter import SINCE, STATUS, Filter
-from dashboard.pages.shell import build_shell, is_region, person_of, signed_in, workspace_of
+from dashboard.pages.shell import Shell, build_shell, is_region, person_of, signed_in, workspace_of
 from dashboard.run_rows import rows_of
-from runs.models import Policy, Run, Session, Workspace
+from runs.models import Policy, Run, Session, User, Workspace
 
 SHOWN, SESSIONS, POLICIES, RUNTIMES_OF = 25, 100, 100, 500
 
@@ -47,9 +47,10 @@ class RunList:
     def unknown(self) -> int:
         return sum("unknown" in row.marks for row in self.rows)
 
-    def owned_by(self, user_id: int) -> bool:
-        """Whether this person owns a run of the page: then they may stop that one, whatever their role."""
-        return any(row.run.owner_id == user_id for row in self.rows)
+
+def may_select(shell: Shell, workspace: Workspace, person: User) -> bool:
+    """Whether a bulk stop of theirs could stop anything: who owns a run may stop that one, in any role."""
+    return shell.may_stop or Run.objects.filter(workspace=workspace, owner=person).exists()
 
 
 def choices(workspace: Workspace) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     silent, page = silent_in(workspace), RunList(asked, shell.now)
     told = {"shell": shell, "now": shell.now, "list": page, "asked": asked, "statuses": STATUS}
     told |= {"needs": [silent] if silent.total else [], "topic": f"workspace:{workspace.pk}:runs"}
-    told |= {"selects": shell.may_stop or page.owned_by(person_of(request).pk)}
+    told |= {"selects": may_select(shell, workspace, person_of(request))}
     told |= {"result": result_of(workspace, asked.done)}
     if is_region(request):
         return render(request, "runs/_fragment.html", told | {"region": True})

@@ -246,7 +246,7 @@ def _unheard(met: Met) -> Iterable[Told]:
     if not silent:
         return
     names = met.silent_names()
-    named = f" ({words.listed(names)}{', …' if silent > len(names) else ''})"
+    named = f" ({'among them ' if silent > len(names) else ''}{words.listed(names)})"
     text = f"{words.count(silent, 'worker')}{named} not heard for {SILENT_S} s."
     yield Told("clock", f"{text} {words.SILENCE if silent == 1 else words.SILENCE_OF_MANY}")
 

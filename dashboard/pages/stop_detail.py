@@ -61,7 +61,8 @@ class StopPage:
     def __init__(self, stop: StopRequest, shell: Shell, asked: dict[str, str]) -> None:
         self.stop, self.shell, self.now = stop, shell, shell.now
         self.row = rows_of(StopRequest.objects.filter(pk=stop.pk), shell.now)[0]
-        self.progress = fanout.progress(stop)
+        self.lists_runs = stop.scope in OF_A_SCOPE and not stop.observes
+        self.progress = fanout.progress(stop) if self.lists_runs else fanout.Progress(0, 0)
         self.result = asked.get("result", "") if asked.get("result", "") in Result.values else ""
         self.after = asked.get("after", "").replace("\0", "")[:40]
         self.topic = f"workspace:{stop.workspace_id}:runs"
@@ -115,7 +116,7 @@ class StopPage:
     @property
     def stages(self) -> list[Stage]:
         """Of what only observes there is none: it asks for nothing."""
-        return [] if self.stop.observes or self.stop.scope not in OF_A_SCOPE else scope_stages(self)
+        return scope_stages(self) if self.lists_runs else []
 
     @property
     def tally(self) -> str:
@@ -191,7 +192,7 @@ class StopPage:
             yield Button(word, reverse("release-stop", args=args), "st-running", "btn-ink")
         if self.standing and self.shell.may_stop and self.scope is not None:
             yield from self._harder(self.scope.href)
-            yield Button("Extend…", reverse("review-stop", args=args), "clock", short="Extend…")
+            yield Button("Extend…", reverse("review-stop", args=args), "clock", "opt")
         if self.stop.scope in OF_A_SCOPE:
             yield Button("Report", reverse("stop-report", args=args), "file-text", "opt")
 

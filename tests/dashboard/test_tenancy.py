@@ -6,13 +6,20 @@ import pytest
 from django.urls import URLPattern
 
 from dashboard.pages.urls import urlpatterns
+from runs.models import StopRequest
+from runs.scopes import Target, request_scope_stop
+from runs.stops import Wish
 from tests.dashboard.scenes import browser
 from tests.worlds import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OF_A_RUN = [pattern for pattern in urlpatterns if "run_id" in str(pattern.pattern)]
-OF_A_WORKSPACE = ["/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"]
+OF_A_STOP = [pattern for pattern in urlpatterns if "stop_id" in str(pattern.pattern)]
+OF_A_WORKSPACE = [
+    *("/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"),
+    *("/stops/", "/stops/new"),
+]
 FOR_ALL = {"sign-in-link", "problem", "account_login", "account_logout", "theme"}
 
 
@@ -36,6 +43,20 @@ def test_a_foreign_run_answers_like_an_absent_one(world: World, pattern: URLPatt
     assert foreign.status_code in (404, 405)
     assert foreign.content.replace(run.pk.encode(), b"") == absent.content.replace(b"run_absent", b"")
     assert world.run().cancel_version == 1
+
+
+@pytest.mark.parametrize("pattern", OF_A_STOP, ids=lambda pattern: str(pattern.name))
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_foreign_stop_answers_like_an_absent_one(world: World, pattern: URLPattern, method: str) -> None:
+    target = Target("workspace", world.workspace.pk)
+    stop = request_scope_stop(actor=world.alice, wish=Wish(), target=target).stop
+    mallory, path = browser(world.mallory), "/" + str(pattern.pattern)
+    foreign = getattr(mallory, method)(path.replace("<str:stop_id>", stop.pk))
+    absent = getattr(mallory, method)(path.replace("<str:stop_id>", "stp_absent"))
+    assert foreign.status_code == absent.status_code
+    assert foreign.status_code in (404, 405)
+    assert foreign.content.replace(stop.pk.encode(), b"") == absent.content.replace(b"stp_absent", b"")
+    assert StopRequest.objects.get(pk=stop.pk).released_at is None
 
 
 @pytest.mark.parametrize("path", OF_A_WORKSPACE)

@@ -29,6 +29,7 @@ from allstop.errors import (
     StepEnded,
     StopRequested,
     WaitingForApproval,
+    Withheld,
 )
 from allstop.outcome import Outcome, http_outcome
 from allstop.run import Run
@@ -64,5 +65,6 @@ __all__ = [
     "StopRequested",
     "Turn",
     "WaitingForApproval",
+    "Withheld",
     "http_outcome",
 ]

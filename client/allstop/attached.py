@@ -23,6 +23,7 @@ from allstop.errors import (
     StaleVersion,
     StopRequested,
     WaitingForApproval,
+    Withheld,
 )
 from allstop.held import now
 from allstop.link import Link
@@ -50,6 +51,8 @@ class Attached:
         self._halt: Refused | None = None
         self._points: dict[str, int] = {}
         self._lost: frozenset[str] = frozenset()
+        self._stopped: set[str] = set()  # steps with a stop of their own
+        self._told: set[str] = set()  # those of which the agent was told
         self.status = ""
         self._ended = False
 
@@ -68,6 +71,25 @@ class Attached:
     def lost(self, claim_token: str) -> bool:
         """Whether the server said that this claim is somebody else's, or nobody's, by now."""
         return claim_token in self._lost
+
+    def withheld(self, step_id: str) -> Withheld | None:
+        """What a step with a stop of its own raises, for it to be raised; None for any other."""
+        if step_id not in self._stopped:
+            return None
+        self._told.add(step_id)
+        told = {"scope": "step", "step_id": step_id, "run_goes_on": True}
+        return Withheld("This step was stopped. Do nothing more of it; its run goes on.", told)
+
+    def is_told(self, step_id: str) -> bool:
+        """Whether its agent knows that this step was stopped."""
+        return step_id in self._told
+
+    def note_step(self, refusal: Withheld, step_id: str = "") -> None:
+        """Remember a step that was stopped alone, as its agent is told of it."""
+        step_id = step_id or str(refusal.problem.get("step_id") or "")
+        if step_id and refusal.scope == "step":
+            self._stopped.add(step_id)
+            self._told.add(step_id)
 
     def _news(self) -> None:
         """There is something that should be confirmed without waiting for the next heartbeat."""
@@ -113,12 +135,12 @@ class Attached:
             sys.stderr.write(f"allstop: a stop can't hold these, they run outside the gate: {names}\n")
 
     def leaving(self, error: BaseException | None) -> Talk[None]:
-        """At the end of the run's block. A stop, a gate that is away, an effect in doubt, or one that people
-        still decide about, end nothing.
+        """At the end of the run's block. A stop, also of a step alone, a gate that is away, an effect in
+        doubt, or one that people still decide about, end nothing.
         """
         if error is None:
             yield from self.ending("complete", None)
-        elif not isinstance(error, (Refused, GateUnavailable, MustWait, WaitingForApproval)):
+        elif not isinstance(error, (Refused, GateUnavailable, MustWait, WaitingForApproval, Withheld)):
             yield from self._failing_quietly(error)
 
     def ending(self, verb: str, summary: str | None) -> Talk[None]:
@@ -163,6 +185,9 @@ class Attached:
             self._holds(refusal.problem.get("boundary"), refusal.current_version)
             self.note(refusal)
             raise
+        except Withheld as refusal:
+            self.note_step(refusal)
+            raise
         except (Rejected, NotApproved, RetryNotDue):
             raise
         except BaseException:  # no answer, or interrupted while waiting for it
@@ -177,6 +202,9 @@ class Attached:
             return (yield from asked(Ask("POST", path, body, new_key()))).data
         except Refused as refusal:
             self.note(refusal)
+            raise
+        except Withheld as refusal:
+            self.note_step(refusal)
             raise
 
     def delivering(self, channel: str, target: str, **message: str | None) -> Talk[Json]:
@@ -256,6 +284,7 @@ class Attached:
         body |= {"confirmed": confirmed} if confirmed else {}
         told = (yield from asked(Ask("POST", f"runs/{self.id}/heartbeat", body))).data
         self._lost |= {token for token in told.get("lost") or [] if token in self._held}
+        self._stopped |= set(told.get("stopped_steps") or [])
         self.heard(told)
         return before is None and self._halt is not None
 

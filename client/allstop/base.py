@@ -111,12 +111,34 @@ class BaseClient(ABC, Generic[R]):
             self._wire.close()
 
 
-def stopping(run_id: str | None, run_key: str | None, key: str | None, words: Json) -> Talk[Json]:
-    """Ask for a stop. Raises StopNotRecorded unless the server confirmed it."""
-    if (run_id is None) == (run_key is None):
-        raise TypeError("Say either run_id=… or run_key=….")
-    path, key = "stops" if run_id is None else f"runs/{run_id}/stops", key or new_key()
-    body = words if run_key is None else {**words, "run_key": run_key}
+def target(scope: str | None, **named: object) -> tuple[str, Json]:
+    """Where a stop is posted, and what it names. Raises TypeError unless exactly one thing is named."""
+    given = {name: value for name, value in named.items() if value is not None}
+    if scope == "workspace" and not given:
+        return "stops", {"scope": scope}
+    if len(given) != 1 or scope not in (None, *(_SCOPES[name] for name in given)):
+        names = ", ".join(f"{name}=…" for name in _SCOPES)
+        raise TypeError(f'Say what to stop, one of {names}; or scope="workspace".')
+    name, value = given.popitem()
+    if name in ("run_id", "step_id"):
+        return f"{name.removesuffix('_id')}s/{value}/stops", {}
+    return "stops", {name: value} | ({} if name == "run_key" else {"scope": _SCOPES[name]})
+
+
+_SCOPES = {
+    "run_id": "run",
+    "run_key": "run",
+    "step_id": "step",
+    "session": "session",
+    "policy": "policy",
+    "run_ids": "runs",
+}
+
+
+def stopping(where: tuple[str, Json], key: str | None, words: Json) -> Talk[Json]:
+    """Ask for a stop of a `target`. Raises StopNotRecorded unless the server confirmed it."""
+    path, key = where[0], key or new_key()
+    body = {**words, **where[1]}
     try:
         return (yield from asked(Ask("POST", path, body, key))).data
     except (GateUnavailable, Rejected) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from allstop.attached import Attached
-from allstop.errors import GateUnavailable, Json, LostClaim, Refused, Rejected, StepEnded
+from allstop.errors import GateUnavailable, Json, LostClaim, Refused, Rejected, StepEnded, Withheld
 from allstop.facts import Fact, telling
 from allstop.link import Link
 from allstop.outcome import Outcome
@@ -42,8 +42,12 @@ class Claimed:
         return {"id": self.id, "claim_token": self.claim_token}
 
     def checkpoint(self) -> None:
-        """As the run's; also raises LostClaim once this step is somebody else's by what was heard."""
+        """As the run's; also raises Withheld once this step was stopped alone, and LostClaim once it is
+        somebody else's, by what was heard.
+        """
         self._attached.checkpoint()
+        if stopped := self._attached.withheld(self.id):
+            raise stopped
         if self._attached.lost(self.claim_token):
             raise LostClaim(f"Step {self._spec['key']!r} is no longer this worker's.")
 
@@ -88,7 +92,7 @@ class Claimed:
         """At the end of the step's block."""
         try:
             yield from self._ending(error)
-        except (Refused, GateUnavailable, Rejected) as late:
+        except (Refused, GateUnavailable, Rejected, Withheld) as late:
             if error is None:
                 raise
             log.warning("Step %s was not finished by this worker: %s", self._spec["key"], late)
@@ -100,7 +104,7 @@ class Claimed:
             return
         body: Json = {"claim_token": self.claim_token}
         if not self._outcomes:
-            yield from self._attached.posting(f"steps/{self.id}/release", body)
+            yield from self._giving_back(body)
             return
         body["result"] = self._result(failed=error is not None)
         if error is not None:
@@ -108,6 +112,15 @@ class Claimed:
         outbox, path = self._link.outbox, f"steps/{self.id}/finish"
         fact = Fact.of(path, body, step=self.id, told_by=outbox.told_by)
         yield from telling(outbox, fact, self._link.give_up_s)
+
+    def _giving_back(self, body: Json) -> Talk[None]:
+        """Nothing was sent. Of a step that was stopped meanwhile nothing is left to give."""
+        told = self._attached.is_told(self.id)
+        try:
+            yield from self._attached.posting(f"steps/{self.id}/release", body)
+        except Withheld:
+            if not told:
+                raise
 
     def _result(self, *, failed: bool) -> str:
         seen = set(self._outcomes)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from allstop.errors import GateUnavailable, Json, MustWait, Refused, Rejected, StepEnded
+from allstop.errors import GateUnavailable, Json, MustWait, Refused, Rejected, StepEnded, Withheld
 from allstop.step import Step
 from allstop.talk import Talk
 
@@ -60,7 +60,7 @@ class Declarations:
         for one in self._take():
             self._attached.let_go(one.held[1])
             path, body = f"steps/{one.held[0]}/release", {"claim_token": one.held[1]}
-            with contextlib.suppress(Refused, Rejected):  # it was lost, or a stop took it: the end says so
+            with contextlib.suppress(Refused, Rejected, Withheld):  # lost, or stopped: the end says so
                 yield from self._attached.posting(path, body)
 
     @contextlib.contextmanager
@@ -69,6 +69,8 @@ class Declarations:
         try:
             yield
         except (Refused, GateUnavailable) as refusal:
+            log.warning("Cleanup %s was not carried out: %s", one.key, refusal)
+        except Withheld as refusal:
             log.warning("Cleanup %s was not carried out: %s", one.key, refusal)
         except (MustWait, Rejected):
             log.exception("Cleanup %s was not carried out.", one.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from allstop.base import BaseClient, StopNotRecorded, registering_kind, stopping
+from allstop.base import BaseClient, StopNotRecorded, registering_kind, stopping, target
 from allstop.errors import Json
 from allstop.run import Run
 from allstop.talk import carry_out
@@ -23,15 +23,24 @@ class Client(BaseClient[Run]):
         *,
         run_id: str | None = None,
         run_key: str | None = None,
+        scope: str | None = None,
+        session: str | None = None,
+        policy: str | None = None,
+        step_id: str | None = None,
+        run_ids: list[str] | None = None,
         key: str | None = None,
         **words: object,
     ) -> Json:
-        """Stop a run, by id or, also before it exists, by key. Returns the stop request.
+        """Stop a run, by id or, also before it exists, by key; or one step, whose run goes on; or all runs
+        of a session, a policy (its id or name), a list, or with scope="workspace" of the token's workspace.
+        Returns the stop request.
 
-        words: reason, note, mode. Needs a token with stop:write. Raises StopNotRecorded unless the server
-        confirmed it.
+        words: reason, note, mode; of a session, policy or workspace also review_at, ends_at, observe. Needs a
+        token with stop:write. Raises StopNotRecorded unless the server confirmed it.
         """
-        return carry_out(stopping(run_id, run_key, key, dict(words)), self._send)
+        named = {"run_id": run_id, "run_key": run_key, "step_id": step_id, "run_ids": run_ids}
+        where = target(scope, **named, session=session, policy=policy)
+        return carry_out(stopping(where, key, dict(words)), self._send)
 
     def put_kind(self, name: str, definition: Json) -> Json:
         """Register or replace an effect kind with its six answers. Needs a token with kinds:write."""

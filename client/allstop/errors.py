@@ -113,6 +113,27 @@ class NotApproved(Exception):
         self.problem = problem
 
 
+class Withheld(Exception):
+    """A stop holds this step, or effects of this kind, and not the run. Nothing was sent; other work of the
+    run may begin. Asked again, it is refused again; a stop of a kind until it is released, that of a step for
+    good.
+    """
+
+    def __init__(self, message: str, problem: Json | None = None) -> None:
+        super().__init__(message)
+        self.problem: Json = problem or {}
+
+    @property
+    def scope(self) -> str:
+        """What the stop is of: step, or policy; "" when that was not told."""
+        return str(self.problem.get("scope") or "")
+
+    @property
+    def stop_id(self) -> str | None:
+        """The stop behind it, when that was told."""
+        return self.problem.get("stop_id")
+
+
 class RetryRefused(Exception):
     """No other try: it may have happened, only a worker's word denies it, or it was tried often enough.
 
@@ -181,6 +202,8 @@ _NO_RETRY = ("blind-retry", "retry-unverified", "retry-too-old", "retries-used-u
 def from_problem(status: int, problem: Json) -> BaseException:
     """The exception for an answer of 400 and above. `problem` is the RFC 9457 document, possibly empty."""
     name = str(problem.get("type", "")).rpartition("/")[2]
+    if name == "stopped" and problem.get("run_goes_on") is True:
+        return Withheld(_sentence(problem), problem)
     if name in _REFUSALS:
         return _REFUSALS[name](_sentence(problem), problem)
     if name == "retry-not-due":

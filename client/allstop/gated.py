@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from allstop.declared import Declaring, from_arguments
 from allstop.effect import Effect
-from allstop.errors import Json, Refused
+from allstop.errors import Json, Refused, Withheld
 from allstop.held import Judge
 from allstop.outcome import plain_outcome
 from allstop.permit import Permit
@@ -92,6 +92,9 @@ class Gated(Declaring[Effect]):
                 return permit.spend(call, judge, keep_result=keep_result)
             except Refused as refusal:
                 self.run.note(refusal)
+                raise
+            except Withheld as refusal:
+                self.run.note_step(refusal, permit.step_id)
                 raise
             finally:
                 self.note_outcome(permit.outcome)

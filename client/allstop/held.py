@@ -18,6 +18,7 @@ from allstop.errors import (
     ReportNotDelivered,
     StaleVersion,
     StopRequested,
+    Withheld,
 )
 from allstop.facts import Fact, telling
 from allstop.link import Link
@@ -100,6 +101,8 @@ class Held:
             return LostClaim(f"Permit {self.id} is no longer this worker's. Nothing was sent.", seen)
         if look != "shut":
             return GateUnavailable(f"The second look was answered with {look!r}. Nothing was sent.")
+        if seen.get("run_goes_on") is True:
+            return Withheld("A stop holds this step, or effects of its kind. Nothing was sent.", seen)
         if status == "ACTIVE" and seen.get("current_version") != self.seen_version:
             return StaleVersion("The run goes on at another version. Nothing was sent.", seen)
         return StopRequested(f"The gate shut before the send; the run is {status}. Nothing was sent.", seen)

@@ -9,7 +9,7 @@ from types import TracebackType
 from allstop.aio.run import AsyncRun
 from allstop.aio.threads import Threads
 from allstop.aio.wire import AsyncWire
-from allstop.base import BaseClient, registering_kind, stopping
+from allstop.base import BaseClient, registering_kind, stopping, target
 from allstop.errors import Json
 
 
@@ -36,15 +36,24 @@ class AsyncClient(BaseClient[AsyncRun]):
         *,
         run_id: str | None = None,
         run_key: str | None = None,
+        scope: str | None = None,
+        session: str | None = None,
+        policy: str | None = None,
+        step_id: str | None = None,
+        run_ids: list[str] | None = None,
         key: str | None = None,
         **words: object,
     ) -> Json:
-        """Stop a run, by id or, also before it exists, by key. Returns the stop request.
+        """Stop a run, by id or, also before it exists, by key; or one step, whose run goes on; or all runs
+        of a session, a policy (its id or name), a list, or with scope="workspace" of the token's workspace.
+        Returns the stop request.
 
-        words: reason, note, mode. Needs a token with stop:write. Raises StopNotRecorded unless the server
-        confirmed it.
+        words: reason, note, mode; of a session, policy or workspace also review_at, ends_at, observe. Needs a
+        token with stop:write. Raises StopNotRecorded unless the server confirmed it.
         """
-        return await self._async_wire.have(stopping(run_id, run_key, key, dict(words)))
+        named = {"run_id": run_id, "run_key": run_key, "step_id": step_id, "run_ids": run_ids}
+        where = target(scope, **named, session=session, policy=policy)
+        return await self._async_wire.have(stopping(where, key, dict(words)))
 
     async def put_kind(self, name: str, definition: Json) -> Json:
         """Register or replace an effect kind with its six answers. Needs a token with kinds:write."""

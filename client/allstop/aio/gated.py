@@ -15,7 +15,7 @@ from allstop.aio.threads import Abandoned
 from allstop.aio.turn import AsyncTurn
 from allstop.claimed import Claimed
 from allstop.declared import Declaring, from_arguments
-from allstop.errors import Json, Refused
+from allstop.errors import Json, Refused, Withheld
 from allstop.held import Judge
 from allstop.outcome import Outcome, plain_outcome
 from allstop.permit import Permit
@@ -125,6 +125,9 @@ class AsyncGated(Declaring[AsyncEffect]):
             except Refused as refusal:
                 self.run.note(refusal)
                 raise
+            except Withheld as refusal:
+                self.run.note_step(refusal, permit.step_id)
+                raise
             finally:
                 self.note_outcome(permit.outcome)
 
@@ -149,6 +152,9 @@ class AsyncGated(Declaring[AsyncEffect]):
             return await self.run.threads.run(work)
         except Refused as refusal:
             self.run.note(refusal)
+            raise
+        except Withheld as refusal:
+            self.run.note_step(refusal, permit.step_id)
             raise
 
     def _end_there(self, permit: Permit, claimed: Claimed | None, error: BaseException | None) -> None:

@@ -39,11 +39,13 @@ ORDINARY, DELIVER = "ordinary", "deliver"  # under which guard a permit was give
 STOPPED, STALE, LOST = "stopped", "stale_version", "lost_claim"
 BLIND, UNVERIFIED, USED_UP, NOT_DUE = "blind_retry", "unverified", "tries_used_up", "not_due"
 STEP_STOPPED = "step_stopped"  # the words for STOPPED where the stop is of this step alone
+KIND_STOPPED = "kind_stopped"  # and where a policy withholds effects like this one
 FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first attempt any more
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
     STEP_STOPPED: "Do not send, and do nothing more of this step. Its run goes on: other steps may begin.",
+    KIND_STOPPED: "Do not send. A policy withholds effects like this one. Its run goes on with other work.",
     STALE: "Do not send. Read the run again, then claim again at its current version.",
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
     BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
@@ -76,7 +78,9 @@ class Refusal:
 
     @property
     def what_to_do(self) -> str:
-        return WHAT_TO_DO[STEP_STOPPED if self.scope == ScopeKind.STEP else self.reason]
+        if self.run_goes_on:
+            return WHAT_TO_DO[STEP_STOPPED if self.scope == ScopeKind.STEP else KIND_STOPPED]
+        return WHAT_TO_DO[self.reason]
 
 
 @dataclass(frozen=True)
@@ -254,12 +258,18 @@ SENDS = (Boundary.MODEL, Boundary.DISPATCH, Boundary.RETRY, Boundary.ACT, Bounda
 
 
 def _withheld(run: Run, ask: Ask, step: Step | None) -> Policy | None:
-    """The shut policy that withholds what is asked; a retry is of the kinds that its step sent before."""
-    kinds = {(ask.kind, ask.op_class)}
-    if ask.boundary == Boundary.RETRY and step is not None:
-        kinds = {("", step.op_class), *Permit.objects.filter(step=step).values_list("kind", "op_class")}
-    found = (policies.withholding(run, kind, op_class, sends=_sends(ask)) for kind, op_class in sorted(kinds))
+    """The shut policy that withholds what is asked, if any."""
+    asked = _asked(ask, step)
+    found = (policies.withholding(run, kind, op_class, sends=_sends(ask)) for kind, op_class in asked)
     return next((policy for policy in found if policy is not None), None)
+
+
+def _asked(ask: Ask, step: Step | None) -> list[tuple[str, str]]:
+    """The kinds and classes of what is asked; a retry is of those that its step sent before."""
+    if ask.boundary != Boundary.RETRY or step is None:
+        return [(ask.kind, ask.op_class)]
+    sent = Permit.objects.filter(step=step).values_list("kind", "op_class")
+    return sorted({("", step.op_class), *sent})
 
 
 def _sends(ask: Ask) -> bool:
@@ -271,8 +281,9 @@ def watched(run: Run, ask: Ask, now: View) -> None:
     """It was let through: count it for each stop that only observes and would have refused it."""
     if not now.observed:
         return
+    asked = _asked(ask, now.step)
     for stop in scopes.observing(run.workspace_id):
-        if scopes.would_hold(stop, run, ask.kind, ask.op_class, sends=_sends(ask)):
+        if any(scopes.would_hold(stop, run, *one, sends=_sends(ask)) for one in asked):
             refusals.would_refuse(stop, ask.boundary, run)
 
 

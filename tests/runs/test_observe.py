@@ -33,6 +33,11 @@ def watch(world: World, target: Target | None = None, **wish: Any) -> StopReques
     return press(world, target, observe=True, **wish).stop
 
 
+def a_policy(world: World, name: str, match: Match) -> str:
+    named: dict[str, Any] = {"workspace_id": world.workspace.pk, "name": name}
+    return policies.create_policy(actor=world.alice, match=match, **named).pk
+
+
 def counted(stop: StopRequest) -> dict[tuple[str, str], int]:
     rows = WouldRefuse.objects.filter(stop=stop)
     return {(row.run.key if row.run else "", row.boundary): row.count for row in rows}
@@ -65,25 +70,28 @@ def test_nothing_is_refused_and_each_boundary_is_counted(world: World) -> None:
     assert not [kind for kind in kinds_of(run)[before:] if kind.endswith(".refused")]
 
 
-def test_a_retry_is_counted_when_it_is_scheduled_and_when_it_is_due(world: World) -> None:
+def test_a_retry_is_counted_when_it_is_scheduled_and_when_it_is_due_for_what_its_step_sent(
+    world: World,
+) -> None:
     run = world.run()
     opened = world.opened(run)
     world.report(opened, "not_applied")
     step = world.finish(fresh(opened.step), "failed")
-    stop = watch(world)
+    everything = watch(world)
+    matches = {"charges": Match(kinds=("bank.charge",)), "mail": Match(kinds=("mail.send",))}
+    charges, mail = (watch(world, Target("policy", a_policy(world, name, matches[name]))) for name in matches)
     assert isinstance(again.decide(actor=world.alice, step=step, seen=1, reason="once more"), Step)
     assert isinstance(queue.fall_due(step.pk), Step)
-    assert counted(stop) == {(run.key, "retry"): 2}
+    assert counted(everything) == counted(charges) == {(run.key, "retry"): 2}
+    assert counted(mail) == {}
 
 
 def test_what_is_refused_anyway_or_not_under_it_is_not_counted(world: World) -> None:
     run, other = world.run(session="nightly"), world.run("other")
     session = run.session
     assert session is not None
-    match = Match(kinds=("mail.send",))
-    named: dict[str, Any] = {"workspace_id": world.workspace.pk, "name": "no mail"}
-    mail = policies.create_policy(actor=world.alice, match=match, **named)
-    nightly, no_mail = watch(world, Target("session", session.pk)), watch(world, Target("policy", mail.pk))
+    mail = a_policy(world, "no mail", Match(kinds=("mail.send",)))
+    nightly, no_mail = watch(world, Target("session", session.pk)), watch(world, Target("policy", mail))
     world.opened(other)
     world.stop(run, mode="pause")
     world.refused(fresh(run))

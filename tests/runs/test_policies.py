@@ -196,6 +196,7 @@ def test_a_policy_of_a_kind_withholds_that_and_leaves_its_runs_active(world: Wor
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.stop_id, refused.run_status) == ("stopped", stop.stop.pk, "ACTIVE")
     assert (refused.scope, refused.run_goes_on) == ("policy", True)
+    assert refused.what_to_do.endswith("Its run goes on with other work.")
     look = gate.look(flying.permit.pk, flying.permit.token)
     assert (look.answer, look.run_goes_on) == ("shut", True)
     # and nothing else: other kinds, other runs, claims, admissions

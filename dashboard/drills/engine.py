@@ -7,12 +7,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .checks import Findings, NotMade
-from .instance import Instance, Private
+from .instance import Instance, NoInstance, Private
 from .lab import Lab
 from .provider import Provider
 
@@ -75,22 +75,23 @@ class Bench:
     instance: Instance | None
     folder: Path
     _private: Private | None = None
-    _ours: Instance | None = None
-    _ends: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def is_private(self, drill: Drill) -> bool:
+        """Whether this drill runs on an instance that is started for it."""
+        return self.instance is None or drill.private
 
     def of(self, drill: Drill) -> tuple[Instance, Private | None]:
         """The instance for this drill, and whether it may be killed. Raises NoInstance."""
-        if self.instance is not None and not drill.private:
+        if self.instance is not None and not self.is_private(drill):
             return self.instance, None
-        if self._ours is None:
+        if self._private is None:
             self._private = Private(self.folder / "instance")
-            self._ends.callback(self._private.end)
-            self._ours = self._private.begin()
-        return self._ours, self._private
+        return self._private.ready(), self._private
 
     def close(self) -> None:
         """End what was started."""
-        self._ends.close()
+        if self._private is not None:
+            self._private.end()
 
 
 @contextlib.contextmanager
@@ -106,27 +107,23 @@ def bench(instance: Instance | None = None) -> Iterator[Bench]:
 
 
 def carry_out(drill: Drill, bench: Bench, tell: Callable[[str], None] = lambda said: None) -> Result:
-    """Carry one drill out; `tell` hears of each step. Raises NoInstance, never what goes wrong in a drill."""
-    instance, private = bench.of(drill)
-    folder = Path(tempfile.mkdtemp(prefix=f"{drill.name}-", dir=bench.folder))
-    began, findings = time.monotonic(), Findings()
-    if instance.private:
+    """Carry one drill out; `tell` hears of each step. What goes wrong in it is noted, not raised."""
+    findings, private = Findings(), bench.is_private(drill)
+    began = time.monotonic()
+    try:
+        instance, ours = bench.of(drill)
+    except NoInstance as why:
+        findings.not_made(str(why))
+        return Result(drill, findings, private, time.monotonic() - began)
+    if private:
         tell(f"On a private instance at {instance.url}.")
-    with (
-        Provider() as provider,
-        Lab(
-            drill.name,
-            drill.title,
-            instance,
-            provider,
-            folder,
-            tell,
-            private if drill.private else None,
-            findings,
-        ) as lab,
-    ):
-        attempt(drill, lab)
-    return Result(drill, findings, instance.private, time.monotonic() - began)
+    folder = Path(tempfile.mkdtemp(prefix=f"{drill.name}-", dir=bench.folder))
+    began = time.monotonic()
+    with Provider() as provider:
+        place = (instance, provider, folder, tell, ours if drill.private else None, findings)
+        with Lab(drill.name, drill.title, *place) as lab:
+            attempt(drill, lab)
+    return Result(drill, findings, private, time.monotonic() - began)
 
 
 def attempt(drill: Drill, lab: Lab) -> None:

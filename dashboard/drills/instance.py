@@ -51,18 +51,23 @@ class Private:
     token: str = ""
     environ: dict[str, str] = field(default_factory=dict)
 
-    def begin(self) -> Instance:
-        """Start it for the first time. Raises NoInstance."""
-        self.store.mkdir(parents=True, exist_ok=True)
+    def ready(self) -> Instance:
+        """The instance: started now if it is not, or died since. Raises NoInstance."""
+        if not self.port:
+            self._prepare()
+        if self.process is None or not self.process.alive:
+            self.start()
+        self.token = self.token or issue_token(self.environ)[1]
+        return Instance(self.url, self.token, private=True)
+
+    def _prepare(self) -> None:
+        self.store.mkdir(parents=True)
         self.port = free_port()
         self.environ = environment(
             ALLSTOP_DATA=str(self.folder),
             DATABASE_URL=f"sqlite:///{self.store}/allstop.sqlite3",
             ALLSTOP_PERMIT_S=PERMIT_S,
         )
-        self.start()
-        self.token = issue_token(self.environ)[1]
-        return Instance(self.url, self.token, private=True)
 
     @property
     def url(self) -> str:
@@ -74,7 +79,7 @@ class Private:
         return self.folder / "store"
 
     def start(self) -> None:
-        """Start its server, again or for the first time; returns when it answers. Raises NoInstance."""
+        """Start its server; returns when it answers. Raises NoInstance."""
         log = self.folder / f"server-{len(list(self.folder.glob('server-*')))}.log"
         words = ["manage.py", "up", "--no-demo", "--port", str(self.port), "--data", str(self.folder)]
         self.process = Process(words, self.environ, log)

@@ -15,7 +15,7 @@ from dashboard.drills import __main__ as command
 from dashboard.drills.api import Api
 from dashboard.drills.checks import Findings, NotMade
 from dashboard.drills.engine import FAILURE, Bench, Drill, Result, carry_out
-from dashboard.drills.instance import Instance
+from dashboard.drills.instance import Instance, NoInstance, Private
 from dashboard.drills.lab import Lab
 from dashboard.drills.provider import Provider
 from dashboard.drills.proxy import Proxy
@@ -121,6 +121,18 @@ def test_an_address_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLSTOP_TOKEN", "als_some")
     with command.instance_of(options) as instance:
         assert instance == Instance("http://127.0.0.1:8000", "als_some")
+
+
+def test_where_no_private_instance_starts_its_drills_are_inconclusive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Private) -> Instance:
+        raise NoInstance("The private instance did not start.")
+
+    monkeypatch.setattr(Private, "ready", fails)
+    result = carry_out(drill_of(good), Bench(None, tmp_path))
+    assert (result.result, result.findings.why) == ("inconclusive", "The private instance did not start.")
+    assert result.told()["instance"] == "private"
 
 
 def post(url: str, key: str) -> int:

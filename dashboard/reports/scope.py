@@ -59,8 +59,8 @@ def build(stop: StopRequest, cursor: str = "", result: str = "") -> ScopeReport:
         known=sum(rows.effects[state] for state in KNOWN),
         of=sum(rows.effects[state] for state in EVER_SENT),
         in_flight=rows.in_flight.total(),
-        refused=rows.refused[0],
-        last_refused_at=rows.refused[1],
+        refused=rows.refused.count,
+        last_refused_at=rows.refused.last_at,
         sections=sections(rows),
         not_permitted=[run.pk for run in rows.not_permitted],
         rows=parts,
@@ -83,8 +83,8 @@ def title_of(rows: ScopeRows) -> str:
 
 def open_points(rows: ScopeRows) -> list[str]:
     """What is not over, in words."""
-    pending, left = rows.results[Result.PENDING], rows.total - rows.closed
-    said = [f"{words.count(left, 'run is', 'runs are')} open"] if left and not pending else []
+    pending, left = rows.unreached, rows.total - rows.closed - rows.results[Result.PENDING]
+    said = [f"{words.count(left, 'run is', 'runs are')} open"] if left else []
     said += [f"{words.count(pending, 'run waits', 'runs wait')} for a turn"] if pending else []
     unknown = rows.effects[Settlement.UNKNOWN]
     said += [f"{words.count(unknown, 'effect is', 'effects are')} unknown"] if unknown else []

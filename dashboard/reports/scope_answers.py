@@ -96,11 +96,12 @@ def _left_out(r: ScopeRows) -> Iterator[ScopeClaim]:
 def _refused(r: ScopeRows) -> Iterator[ScopeClaim]:
     if r.stop.observes:
         return
-    number, last = r.refused
+    number, last = r.refused.count, r.refused.last_at
     if not number:
         yield say("No attempt to begin new work was refused because of it so far.")
         return
     were = words.count(number, "attempt was", "attempts were")
+    were = f"At least {were}" if r.refused.more else were
     when = f", the last at {words.moment_utc(last)}" if last else ""
     yield say(f"{were} refused because of it since{when}. Each run’s report says which.")
 
@@ -178,10 +179,10 @@ def _flying(r: ScopeRows) -> Iterator[ScopeClaim]:
 
 
 def _unreached(r: ScopeRows) -> Iterator[ScopeClaim]:
-    pending = r.results[Result.PENDING]
-    if pending:
+    if pending := r.unreached:
         had = words.count(pending, "run has", "runs have")
-        yield say(f"{had} not had {'its' if pending == 1 else 'their'} turn yet.")
+        its = "its" if pending == 1 else "their"
+        yield say(f"{had} not had {its} turn yet: what was in flight there is still being established.")
     elif not r.stop.fenced_at and not r.stop.observes:
         yield say("What was in flight is still being established: some runs have not had their turn yet.")
     if late := r.states(*LATE):
@@ -205,8 +206,7 @@ def will_it_do_more(r: ScopeRows) -> Iterator[ScopeClaim]:
 
 
 def _more(r: ScopeRows) -> Iterator[ScopeClaim]:
-    pending = r.results[Result.PENDING]
-    if pending or (not r.stop.fenced_at and not r.stop.observes):
+    if r.unreached or (r.stands and not r.stop.fenced_at and not r.stop.observes):
         yield say("Yes: it goes on through its runs, until each had its turn. A restart carries it on.")
     if r.draining:
         yield say(f"Yes: {runs(r.draining)} still drain: leases and deadlines are watched.")

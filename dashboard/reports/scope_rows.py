@@ -9,12 +9,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from dashboard.reports.queries import name_actors
 from effects.close import outcome
 from effects.models import Delivery, DeliveryState, Effect, Review, Settlement
-from runs import policies
+from runs import fanout, policies, refusals
 from runs.models import (
     FINAL,
     INCONSEQUENTIAL,
@@ -22,7 +22,6 @@ from runs.models import (
     Permit,
     Press,
     Reach,
-    Refusal,
     Release,
     Result,
     Run,
@@ -30,8 +29,8 @@ from runs.models import (
     ScopeKind,
     StopPart,
     StopRequest,
-    WouldRefuse,
 )
+from runs.refusals import Refused
 from runs.store import database_time
 
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
@@ -161,17 +160,21 @@ class ScopeRows:
         return Counter(dict(rows.annotate(n=Count("permit", distinct=True))))
 
     @cached_property
-    def refused(self) -> tuple[int, datetime | None]:
+    def refused(self) -> Refused:
         """How often gates refused since because of it, and when last; repeats counted."""
-        theirs = Q(stop=self.stop) | Q(stop__scope_stop=self.stop)
-        told = Refusal.objects.filter(theirs).aggregate(n=Sum("count"), at=Max("last_at"))
-        return told["n"] or 0, told["at"]
+        return refusals.refused_since(self.stop)
 
     @cached_property
     def would_refuse(self) -> int:
-        if not self.stop.observes:
+        return refusals.would_have_refused(self.stop).count if self.stop.observes else 0
+
+    @cached_property
+    def unreached(self) -> int:
+        """Runs that have not had their turn yet."""
+        if self.stop.fenced_at or not (self.stands or self.stop.scope == ScopeKind.BULK):
             return 0
-        return WouldRefuse.objects.filter(stop=self.stop).aggregate(n=Sum("count"))["n"] or 0
+        told = fanout.progress(self.stop)
+        return told.total - told.done
 
     @cached_property
     def reviews(self) -> int:

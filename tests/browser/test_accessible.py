@@ -18,11 +18,9 @@ SIZES = {"wide": (1280, 900), "phone": (360, 740), "narrow": (320, 640)}
 PAGES = {
     "first run": "/first-run",
     "overview": "/?workspace={archive}",
-    "overview of much": "/?workspace={slug}",
     "runs": "/runs/",
     "all runs selected": "/runs/?all=1&runtime=LangGraph%201.2",
     "a bulk stop": "/runs/stop?all=1&session=nightly",
-    "no bulk stop": "/runs/stop",
     "report of a standing stop": "/stops/{standing}/report",
     "policies": "/policies/?workspace={archive}",
     "a policy": "/policies/{policy}",

@@ -18,7 +18,7 @@ OF_A_RUN = [pattern for pattern in urlpatterns if "run_id" in str(pattern.patter
 OF_A_STOP = [pattern for pattern in urlpatterns if "stop_id" in str(pattern.pattern)]
 OF_A_WORKSPACE = [
     *("/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"),
-    *("/stops/", "/stops/new"),
+    *("/", "/stops/", "/stops/new", "/policies/", "/coverage", "/runs/stop"),
 ]
 FOR_ALL = {"sign-in-link", "problem", "account_login", "account_logout", "theme"}
 

@@ -17,9 +17,10 @@ from django.db.models import Exists, OuterRef
 
 from effects.models import Delivery, Effect
 from runs import wake
-from runs.evidence import Line, Written, canonical
-from runs.models import Membership, Run, StopRequest, Workspace
-from runs.store import Now, after, database_time, verb
+from runs.evidence import Written, canonical
+from runs.models import Membership, Run, StopRequest
+from runs.rows import Each, insert
+from runs.store import Now, after, database_time, new_id, verb
 
 from .models import Endpoint, Event, NoMail, Notice, Posting, Subscription
 
@@ -35,25 +36,21 @@ A_PASS = 200
 KEPT_FOR = timedelta(days=30)  # the log of their tries too; what happened stays in the evidence
 
 
-def heard(written: Sequence[Written]) -> None:
+def heard(told: Sequence[Written]) -> None:
     """Put the notices of these lines down in the lines' own transaction. Nobody is told of a drill."""
-    Notice.objects.bulk_create([_notice(*one) for one in written if not _of_drill(one[0])])
-    transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
-
-
-def _of_drill(holder: Run | Workspace) -> bool:
-    return isinstance(holder, Run) and holder.drill
-
-
-def _notice(holder: Run | Workspace, seq: int, line: Line) -> Notice:
-    run = holder if isinstance(holder, Run) else None
-    return Notice(
-        workspace_id=run.workspace_id if run else holder.pk,
-        event=EVENT_OF[line.kind],
-        run=run,
-        stop_id=line.stop_id,
-        seq=seq,
+    written = [one for one in told if not getattr(one[0], "drill", False)]
+    insert(
+        Notice,
+        {
+            "id": Each(new_id("ntc") for _ in written),
+            "workspace_id": Each(getattr(holder, "workspace_id", holder.pk) for holder, _, _ in written),
+            "event": Each(str(EVENT_OF[line.kind]) for _, _, line in written),
+            "run_id": Each(holder.pk if isinstance(holder, Run) else None for holder, _, _ in written),
+            "stop_id": Each(line.stop_id for _, _, line in written),
+            "seq": Each(seq for _, seq, _ in written),
+        },
     )
+    transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
 
 
 # what has no line of its own: an unknown that grew old -----------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -18,7 +17,7 @@ from . import fanout
 from .access import Actor, NotAllowed, NotFound, rights
 from .evidence import AT_ONCE, Line, record
 from .fences import keep_parts
-from .models import FINAL, Result, Run, ScopeKind, StopPart, StopRequest, Workspace
+from .models import FINAL, Result, Run, ScopeKind, StopRequest, Workspace
 from .presses import StopAnswer, Wish, next_number, of_no_scope, pressed_before, record_press, wished
 from .store import database_time, stop_verb
 
@@ -101,10 +100,7 @@ def _record(
         runs_n=len(results),
         **wished(actor, wish, now),
     )
-    told_at: dict[str, datetime] = {Result.NOT_PERMITTED: now}
-    keep_parts(
-        [StopPart(stop=stop, run_id=pk, result=one, at=told_at.get(one)) for pk, one in results.items()]
-    )
+    keep_parts(stop, list(results), list(results.values()), [None] * len(results), None)
     return stop
 
 

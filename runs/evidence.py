@@ -18,6 +18,7 @@ from django.db.models.functions import Coalesce
 
 from . import wake
 from .models import Evidence, EvidencePayload, Run, Seal, Workspace
+from .rows import Each, insert
 from .store import Now, database_time, verb
 
 
@@ -112,12 +113,25 @@ def record_many(workspace_id: str, written: Sequence[tuple[Run, int, Sequence[Li
     lines = [(run, seq, line) for run, last, some in written for seq, line in enumerate(some, last + 1)]
     at = database_time()
     for start in range(0, len(lines), AT_ONCE):
-        _insert([(run.pk, seq, line) for run, seq, line in lines[start : start + AT_ONCE]], at)
+        _insert_alike(lines[start : start + AT_ONCE], at)
     _tell_listeners(lines)
     topics = [f"workspace:{workspace_id}:runs"]
     transaction.on_commit(partial(wake.poke, topics, 0), robust=True)
     told = Counter(line.kind for _, _, line in lines if line.kind.startswith(LOGGED))
     transaction.on_commit(partial(_log_many, workspace_id, told), robust=True)
+
+
+def _insert_alike(lines: Sequence[Written], at: datetime) -> None:
+    """Lines of which most columns are alike."""
+    bodies = [canonical(line.payload) if line.payload else "" for _, _, line in lines]
+    digests = {body: digest(body) if body else "" for body in set(bodies)}
+    place = {"stream": Each(holder.pk for holder, _, _ in lines), "seq": Each(seq for _, seq, _ in lines)}
+    told = {name: Each(getattr(line, name) for _, _, line in lines) for name in COLUMNS}
+    insert(Evidence, {**place, "at": at, "payload_digest": Each(digests[body] for body in bodies), **told})
+    kept = [(holder.pk, seq, body) for (holder, seq, _), body in zip(lines, bodies, strict=True) if body]
+    if kept:
+        streams, seqs, texts = zip(*kept, strict=True)
+        insert(EvidencePayload, {"stream": Each(streams), "seq": Each(seqs), "body": Each(texts)})
 
 
 def _log_many(workspace_id: str, told: Mapping[str, int]) -> None:
@@ -137,20 +151,15 @@ def _log(holder: Run | Workspace, lines: Sequence[Line]) -> None:
 
 
 def _append(stream: str, last_seq: int, lines: Iterable[Line]) -> None:
-    _insert([(stream, seq, line) for seq, line in enumerate(lines, last_seq + 1)], Now())
-
-
-def _insert(lines: Sequence[tuple[str, int, Line]], at: Any) -> None:
-    """`at`: a moment, or the database's clock as an expression, line by line."""
     rows: list[Evidence] = []
     bodies: list[EvidencePayload] = []
-    for stream, seq, line in lines:
+    for seq, line in enumerate(lines, last_seq + 1):
         body = canonical(line.payload) if line.payload else ""
         rows.append(
             Evidence(
                 stream=stream,
                 seq=seq,
-                at=at,
+                at=Now(),
                 payload_digest=digest(body) if body else "",
                 **{name: getattr(line, name) for name in COLUMNS},
             )

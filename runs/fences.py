@@ -34,6 +34,7 @@ from .models import (
 )
 from .policies import covered, match_of
 from .presses import SUPERSEDED, Wish, due_at, next_number, not_over, wished
+from .rows import Each, insert
 from .stops import (
     BORN,
     FENCED,
@@ -45,9 +46,13 @@ from .stops import (
     stronger_after_the_end,
     where_it_stands,
 )
-from .store import database_time
+from .store import database_time, new_id
 
 VIA = "scope"  # how a stop that came from a scope was pressed
+REPLACES = (
+    "ON CONFLICT (stop_id, run_id) DO UPDATE SET"
+    " result = excluded.result, run_stop_id = excluded.run_stop_id, at = excluded.at"
+)
 Row = TypeVar("Row", Step, Permit)
 Lines = dict[str, list[Line]]
 
@@ -106,11 +111,11 @@ def _fence(chunk: Chunk, runs: Sequence[Run]) -> None:
     columns = [_moved_columns(run, before[run.pk], wish, now) for run in runs]
     made = _record(chunk, runs, now, columns)
     permits = _list_in_flight(made)
-    presses = _press(chunk, made, dict.fromkeys(ids, "recorded"), now)
+    press = _press(chunk, made, dict.fromkeys(ids, "recorded"), now)
     superseded = _supersede(chunk, weaker, made)
     told = followers.followed_all(runs, made, chunk.scope_stop, actor)
     for pk, stop in made.items():
-        lines = lines_of_stop(stop, presses[pk], touched[pk], permits[pk])
+        lines = lines_of_stop(stop, press, touched[pk], permits[pk])
         ended = lines_of_abandon(stop) if stop.mode == Mode.ABANDON else []
         chunk.lines[pk] += [*lines, *superseded.get(pk, ()), *told.get(pk, ()), *ended]
         chunk.results[pk] = (Result.RECORDED, stop)
@@ -197,8 +202,8 @@ def list_effects(scope_stop: StopRequest, runs: Sequence[Run], last_seqs: Mappin
         if run.pk in found
     ]
     record_many(scope_stop.workspace_id, lines)
-    now = database_time()
-    keep_parts([StopPart(stop=scope_stop, run=run, result=Result.LISTED, at=now) for run in runs])
+    ids = [run.pk for run in runs]
+    keep_parts(scope_stop, ids, [Result.LISTED] * len(ids), [None] * len(ids), database_time())
     return len(runs)
 
 
@@ -234,30 +239,25 @@ def _record(
         )
         for place, (run, own) in enumerate(zip(runs, columns, strict=True))
     ]
-    StopRequest.objects.bulk_create(rows, batch_size=AT_ONCE)
+    names = [field.attname for field in StopRequest._meta.concrete_fields]
+    insert(StopRequest, {name: Each(getattr(row, name) for row in rows) for name in names})
     return {run.pk: stop for run, stop in zip(runs, rows, strict=True)}
 
 
 def _press(
     chunk: Chunk, stops: Mapping[str, StopRequest], answers: Mapping[str, str], now: datetime
-) -> dict[str, Press]:
+) -> Press:
+    """A press on the stop of each run; what is alike in all of them."""
     wish, actor = chunk.wish, chunk.actor
-    presses = {
-        pk: Press(
-            stop=stops[pk],
-            at=now,
-            actor=actor.id,
-            via=actor.via,
-            key=wish.key,
-            mode=wish.mode,
-            requested_mode=wish.requested_mode,
-            note=wish.note,
-            answer=answer,
-        )
-        for pk, answer in answers.items()
+    alike = {"at": now, "actor": actor.id, "via": actor.via, "key": wish.key, "mode": wish.mode}
+    alike |= {"requested_mode": wish.requested_mode, "note": wish.note}
+    each = {
+        "id": Each(new_id("psh") for _ in answers),
+        "stop_id": Each(stops[pk].pk for pk in answers),
+        "answer": Each(answers.values()),
     }
-    Press.objects.bulk_create(presses.values(), batch_size=AT_ONCE)
-    return presses
+    insert(Press, {**alike, **each})
+    return Press(**alike)
 
 
 def _supersede(chunk: Chunk, weaker: Mapping[str, StopRequest], made: Mapping[str, StopRequest]) -> Lines:
@@ -279,23 +279,21 @@ def _superseded(weaker: StopRequest, stop: StopRequest) -> Line:
 
 def _keep_parts(chunk: Chunk) -> None:
     """One row a run. A bulk stop has it already, as frozen with the press: it gets its result."""
-    now = database_time()
-    rows = [
-        StopPart(stop=chunk.scope_stop, run_id=pk, result=result, run_stop=stop, at=now)
-        for pk, (result, stop) in chunk.results.items()
-    ]
-    keep_parts(rows)
+    results = [result for result, _ in chunk.results.values()]
+    stops = [stop.pk for _, stop in chunk.results.values()]
+    keep_parts(chunk.scope_stop, list(chunk.results), results, stops, database_time())
 
 
-def keep_parts(rows: Sequence[StopPart]) -> None:
-    """Insert them, or set their result."""
-    StopPart.objects.bulk_create(
-        rows,
-        batch_size=AT_ONCE,
-        update_conflicts=True,
-        unique_fields=["stop", "run"],
-        update_fields=["result", "run_stop", "at"],
-    )
+def keep_parts(
+    stop: StopRequest,
+    run_ids: Sequence[str],
+    results: Sequence[str],
+    run_stops: Sequence[str | None],
+    at: datetime | None,
+) -> None:
+    """Insert parts of a stop, or set their results."""
+    kept = {"run_id": Each(run_ids), "result": Each(map(str, results)), "run_stop_id": Each(run_stops)}
+    insert(StopPart, {"stop_id": stop.pk, "at": at, **kept}, then=REPLACES)
 
 
 def _by_run(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-NAMES = ("gate", "stop", "race", "step", "http")
+NAMES = ("gate", "stop", "race", "step", "http", "scope")
 LONG = ("memory",)  # only when it is named
 
 

@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _do(order: dict[str, Any]) -> dict[str, Any]:
-    """Do `n` calls, or go on until `seconds` are over; a refusal ends it."""
+    """Do `n` calls, or go on until `seconds` are over; a refusal ends it, unless it asks `again`."""
     from runs import access
     from runs.guard import Ask
     from runs.models import Token
@@ -32,14 +32,31 @@ def _do(order: dict[str, Any]) -> dict[str, Any]:
     ask = Ask(order["run"], agent, f"bench-{os.getpid()}", order.get("version", 1))
     here = world.World(token.workspace, agent, agent)
     until = time.monotonic() + order.get("seconds", 3600)
-    done = 0
-    while done < order.get("n", 10**9) and time.monotonic() < until:
+    done = refused = 0
+    at: list[float] = []
+    if order["call"] == "stick":
+        world.stick(order["run"], order["stuck_s"])
+    while done + refused < order.get("n", 10**9) and time.monotonic() < until:
         try:
-            world.full_step(here, ask) if order["call"] == "steps" else world.permit(ask)
+            _once(order["call"], here, ask)
+            done += 1
+            at.append(time.time())
         except AssertionError:  # refused: the run was stopped
-            return {"done": done, "refused": True}
-        done += 1
-    return {"done": done, "refused": False}
+            refused += 1
+            if not order.get("again"):
+                break
+    return {"done": done, "refused": refused, "at": at if "seconds" in order else []}
+
+
+def _once(call: str, here: Any, ask: Any) -> None:
+    from . import world
+
+    if call == "steps":
+        world.full_step(here, ask)
+    elif call == "admit":
+        world.admit(here)
+    else:
+        world.permit(ask)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass, replace
+
+from django.db import transaction
 
 from effects import intents, settle
 from effects.models import Kind
 from runs import access, admission, gate, people, stops
 from runs.access import Actor
-from runs.guard import Ask, Opened
-from runs.models import Membership, Run, User, Workspace
+from runs.guard import Ask, Opened, lock_run
+from runs.models import Evidence, Membership, Run, Step, User, Workspace
 from runs.store import new_id
 
 numbers = itertools.count(1)
@@ -53,6 +56,25 @@ class World:
         assert isinstance(admitted, admission.Admitted)
         return admitted.run
 
+    def runs(self, n: int) -> list[str]:
+        """So many active runs at once, each with a step that waits and the line of its admission."""
+        made = [
+            Run(workspace=self.workspace, key=new_id("key"), name="bench", parameters_digest="")
+            for _ in range(n)
+        ]
+        Run.objects.bulk_create(made, batch_size=500)
+        steps = [Step(run=run, key="next", name="next", op_class="external_write") for run in made]
+        Step.objects.bulk_create(steps, batch_size=500)
+        lines = [Evidence(stream=run.pk, seq=1, kind="run.admitted", actor=self.agent.id) for run in made]
+        Evidence.objects.bulk_create(lines, batch_size=500)
+        return [run.pk for run in made]
+
+    @property
+    def token(self) -> str:
+        """The id of the agent's token."""
+        assert self.agent.token is not None
+        return str(self.agent.token.pk)
+
     def ask(self, run_id: str, version: int = 1) -> Ask:
         return Ask(run_id, self.agent, "bench-worker", version)
 
@@ -65,6 +87,18 @@ def permit(ask: Ask) -> Opened:
     opened = gate.dispatch(replace(ask, step_key=new_id("step")))
     assert isinstance(opened, Opened)
     return opened
+
+
+def admit(world: World) -> None:
+    """One more run of the workspace; AssertionError when its gate is shut."""
+    world.run()
+
+
+def stick(run_id: str, seconds: float) -> None:
+    """Hold the lock of a run, as a process does that stands still within its transaction."""
+    with transaction.atomic():
+        lock_run(run_id)
+        time.sleep(seconds)
 
 
 def full_step(world: World, ask: Ask) -> None:

@@ -17,6 +17,7 @@ from runs.models import Refusal, Run, Step, Token
 from runs.store import database_time
 from runs.turns import Spend
 from tests.browser.bulk_rows import ledger_of
+from tests.browser.drill_rows import drills_of
 from tests.browser.scope_rows import scopes_of
 from tests.worlds import World, a_person, fresh, intention
 
@@ -172,5 +173,6 @@ def fill() -> dict[str, Any]:
         "dana": world.dana.user.pk if world.dana.user else 0,
         "newcomer": a_person("newcomer", world.workspace, "viewer").email,
         **scopes_of(world, erin),
+        **drills_of(erin),
         **ledger_of(world),
     }

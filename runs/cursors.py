@@ -33,15 +33,24 @@ def listed(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, An
     return {"items": items, "next_cursor": next_cursor}
 
 
+def is_one(cursor: str) -> bool:
+    """Whether this could be a cursor of ours."""
+    return bool(_ID.fullmatch(_text_of(cursor)))
+
+
 def _cursor_of(row_id: object) -> str:
     return base64.urlsafe_b64encode(str(row_id).encode()).decode().rstrip("=")
 
 
 def _id_in(cursor: str) -> str:
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, ValueError):
-        text = ""
+    text = _text_of(cursor)
     if not _ID.fullmatch(text):
         raise invalid("cursor", "This is not a cursor of ours; leave it out to begin anew")
     return text
+
+
+def _text_of(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return ""

@@ -14,7 +14,7 @@ from dashboard.pages.scope_target import find_stop
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
 from dashboard.reports import scope
 from dashboard.scope_words import RESULT
-from runs import access
+from runs import access, cursors
 from runs.models import ScopeKind, StopRequest
 
 OF_A_RUN = (ScopeKind.RUN, ScopeKind.STEP)
@@ -26,9 +26,8 @@ def found(request: HttpRequest, stop_id: str) -> StopRequest:
 
 def asked(request: HttpRequest) -> tuple[str, str]:
     """The cursor and the result that the address names; anything unreadable is as if it were not there."""
-    result = request.GET.get("result", "")
-    cursor = request.GET.get("cursor", "").replace("\0", "")[:40]
-    return cursor, result if result in RESULT else ""
+    result, cursor = request.GET.get("result", ""), request.GET.get("cursor", "")[:120]
+    return cursor if cursors.is_one(cursor) else "", result if result in RESULT else ""
 
 
 def of_a_run(stop: StopRequest, name: str) -> HttpResponse:

@@ -12,6 +12,7 @@ from dashboard.scope_words import RESULT
 from effects import delivery_moves
 from effects.close import outcome
 from effects.models import Effect
+from runs import cursors
 from runs.models import INCONSEQUENTIAL, Permit, StopPart, StopRequest
 
 from .scope_model import PartRow
@@ -25,16 +26,11 @@ def page_of(
 ) -> tuple[list[PartRow], str | None]:
     """The next runs, newest first, and the cursor after them (None: no more). Four queries.
 
-    The cursor is the id of the last run that was shown; anything else begins anew.
+    Raises Problem for a cursor that is none of ours.
     """
     rows = StopPart.objects.filter(stop=stop).select_related("run", "run__workspace", "run_stop")
-    if result:
-        rows = rows.filter(result=result)
-    if cursor:
-        rows = rows.filter(run__lt=cursor)
-    found = list(rows.order_by("-run")[: limit + 1])
-    more = found[limit - 1].run_id if len(found) > limit else None
-    return _rows(found[:limit]), more
+    found, after = cursors.page(rows.filter(result=result) if result else rows, cursor, limit, by="run_id")
+    return _rows(found), after
 
 
 def _rows(parts: list[StopPart]) -> list[PartRow]:

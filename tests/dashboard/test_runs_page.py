@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import Run
 from tests.dashboard.scenes import browser, text_of
-from tests.worlds import World
+from tests.worlds import World, in_seconds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,17 +54,30 @@ def test_each_run_shows_chip_effects_version_and_stop(world: World) -> None:
         ("?unknown=1", "alpha"),
         ("?unknown=1&session=nightly", ""),
         ("?status=nonsense&before=%00&top=", "alpha beta gamma"),
+        ("?runtime=LangGraph", "gamma"),
+        ("?stop=%231", "beta"),
+        ("?stop=7", ""),
+        ("?since=1h", "alpha beta gamma"),
+        ("?since=1h&stop=1", "beta"),
+        ("?policy=pol_absent", ""),
+        ("?stop=x&since=x&done=stp_absent&all=2", "alpha beta gamma"),
     ],
 )
 def test_a_filter_shows_what_matches(world: World, query: str, shown: str) -> None:
     alpha, beta = world.run("a", name="alpha"), world.run("b", name="beta")
-    world.run("c", name="gamma", session="nightly")
+    world.run("c", name="gamma", session="nightly", runtime="LangGraph")
     world.report(world.opened(alpha, "charge:1"), "unknown")
     world.stop(beta)
     html = listed(world, query)
     names = {name for name in ("alpha", "beta", "gamma") if f">{name}</a>" in html}
     assert names == set(shown.split())
     assert ("No runs match." in html) is (not shown)
+
+
+def test_what_started_earlier_is_not_within_an_hour(world: World) -> None:
+    Run.objects.filter(pk=world.run("a", name="alpha").pk).update(admitted_at=in_seconds(-4000))
+    assert "No runs match. Asked for: started “within an hour”." in text_of(listed(world, "?since=1h"))
+    assert ">alpha</a>" in listed(world, "?since=24h")
 
 
 def test_older_runs_are_a_link_away_and_no_run_is_shown_twice(world: World) -> None:

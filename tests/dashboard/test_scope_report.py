@@ -17,6 +17,7 @@ from runs.policies import Match
 from runs.scopes import Target
 from runs.stops import Wish
 from tests.dashboard.scenes import browser, text_of
+from tests.wire import agent_of
 from tests.worlds import World, a_run, a_step, an_effect, fresh, in_seconds
 
 pytestmark = pytest.mark.django_db
@@ -148,6 +149,23 @@ def test_its_runs_come_a_page_at_a_time_each_once_and_each_with_its_report(world
     assert told["runs"]["items"][0]["report"] == f"/runs/{seen[100]}/report"
     assert "attachment" in answer["Content-Disposition"]
     assert "term" not in told["runs"]["items"][0]
+
+
+def test_an_agent_reads_the_same_over_the_api(world: World) -> None:
+    made = three(world)
+    stop = scoped(world, "session", Session.objects.get(key="nightly"), mode="pause")
+    agent = agent_of(world.workspace)
+    told = agent.get(f"/stops/{stop.pk}/report?result=recorded").data
+    assert told["schema"] == "allstop.scope-report/1"
+    assert told["results"] == {"recorded": 3}
+    assert {row["id"] for row in told["runs"]["items"]} == {run.pk for run in made}
+    assert told["endings"][0]["number"] + told["endings"][-1]["number"] >= 3
+    assert agent.get(f"/stops/{stop.pk}/report?cursor=none").status == 422
+    own = StopRequest.objects.get(scope_stop=stop, run=made[0])
+    assert agent.get(f"/stops/{own.pk}/report").data["run"]["id"] == made[0].pk
+    bound = agent_of(world.workspace, "runs:read", run=made[0])
+    assert bound.get(f"/stops/{stop.pk}/report").status == 404
+    assert agent_of(world.elsewhere).get(f"/stops/{stop.pk}/report").status == 404
 
 
 def test_one_that_observes_says_that_nothing_was_refused_by_it(world: World) -> None:

@@ -66,6 +66,7 @@ EVENT = {
     "stop.timed_out": "Stop timed out",
     "stop.has_children": "Stop goes on to the child runs",
     "stop.passed_on": "Stop passed on to every child run",
+    "stop.listed": "What is in flight of a withheld kind is listed",
     "stop.closed": "Stop closed",
     "delivery.queued": "Message queued",
     "delivery.dispatched": "Message on its way",

@@ -63,7 +63,9 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False
             for some in _slices(ids):
                 reached += _stop_chunk(stop_id, some, waits=waits)
                 if time.monotonic() > end:
-                    return False
+                    break
+            if time.monotonic() > end:
+                return False
             waits = patient and not reached  # whoever was passed over is waited for now
             if not (reached or waits):
                 time.sleep(AGAIN_S)

@@ -166,7 +166,7 @@ def test_a_heartbeat_renews_leases_confirms_and_tells_of_a_stop(agent: Wire, run
     permit = agent.permitted(run)["permit"]
     path, body = f"/runs/{run['id']}/heartbeat", {**SEEN, "claim_tokens": [permit["claim_token"], "other"]}
     said = agent.call("POST", path, body)
-    told = {"status": "ACTIVE", "cancel_version": 1, "stop": None, "renewed": 1}
+    told = {"status": "ACTIVE", "cancel_version": 1, "stop": None, "renewed": 1, "stopped_steps": []}
     assert said.data == {**told, "lost": ["other"], "may_go_on": True}
     assert Permit.objects.get().lease_until.isoformat() > permit["lease_until"].replace("Z", "+00:00")
     stop = agent.stop(run).data

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -130,15 +130,9 @@ class Child:
 
     def told(self) -> Told:
         """Its result, once it is over."""
-        result = self.result.get("result", "")
-        if result not in DrillResult.values:
+        if self.result.get("result") not in DrillResult.values:
             return Told(DrillResult.INCONCLUSIVE, SILENT, log=self.log)
-        checks = {kind: list(self.result.get(kind) or []) for kind in CHECKS}
-        why = str(self.result.get("why") or "")
-        if self.result.get("instance") == "private":  # which is gone by now, and its report with it
-            return Told(result, why, checks, "", PRIVATE, self.log)
-        report = path_of(str(self.result.get("report") or ""))
-        return Told(result, why, checks, report, runtime(), self.log)
+        return told_of(self.result, self.log)
 
     def _read(self, pipe: IO[str]) -> None:
         for said in pipe:
@@ -170,6 +164,15 @@ class Child:
                 return None
         self.log = (self.log + said + "\n")[-line.LOG :]
         return None
+
+
+def told_of(result: Mapping[str, Any], log: str = "") -> Told:
+    """What is kept of a result as `--json` prints it."""
+    checks = {kind: list(result.get(kind) or []) for kind in CHECKS}
+    ended, why = str(result["result"]), str(result.get("why") or "")
+    if result.get("instance") == "private":  # which is gone by now, and its report with it
+        return Told(ended, why, checks, "", PRIVATE, log)
+    return Told(ended, why, checks, path_of(str(result.get("report") or "")), runtime(), log)
 
 
 def command(name: str, url: str) -> list[str]:

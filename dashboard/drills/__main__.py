@@ -114,6 +114,8 @@ def carry_out_all(options: argparse.Namespace) -> int:
             words.begin(drill)
             results.append(carry_out(drill, place, lambda said, drill=drill: words.tick(drill, said)))  # type: ignore[misc]
             words.end(results[-1])
+        if instance is not None:
+            instance.keep([result.told() for result in results])
     if not options.json:
         print(f"\n{summary(results)}", flush=True)
     return code_of(results)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -27,13 +30,14 @@ class NoInstance(RuntimeError):
 class Instance:
     """Where a server answers, and a token of its workspace for drills. private: it was started for this.
 
-    agents_at: where agents ask, if that is another server of the same installation.
+    agents_at: where agents ask, if that is another server of the same installation. keep: results, there.
     """
 
     url: str
     token: str
     private: bool = False
     agents_at: str = ""
+    keep: Callable[[Sequence[Mapping[str, Any]]], None] = lambda results: None
 
     @property
     def for_agents(self) -> str:
@@ -124,7 +128,7 @@ def of_data(data: Path) -> Iterator[Instance]:
             url = _start(data.absolute(), environ, ends)
             token_id, token = issue_token(environ)
         ends.callback(revoke_token, environ, token_id)
-        yield Instance(url, token)
+        yield Instance(url, token, keep=functools.partial(keep_results, environ))
 
 
 def _start(data: Path, environ: dict[str, str], ends: contextlib.ExitStack) -> str:
@@ -176,6 +180,16 @@ def revoke_token(environ: dict[str, str], token_id: str) -> None:
     """Nobody gets in with it any more."""
     with contextlib.suppress(NoInstance):
         _token_program(environ, "revoke", token_id)
+
+
+def keep_results(environ: dict[str, str], results: Sequence[Mapping[str, Any]]) -> None:
+    """For the page of drills. When that fails, the results stay what they are."""
+    lines = "".join(json.dumps(result) + "\n" for result in results)
+    command = [sys.executable, "-m", "dashboard.drilling.keep"]
+    options: dict[str, Any] = {"cwd": ROOT, "env": environ, "capture_output": True, "text": True}
+    done = subprocess.run(command, input=lines, timeout=60, check=False, **options)
+    if done.returncode:
+        print(f"The results were not kept for the page of drills:\n{done.stderr[-1500:]}", file=sys.stderr)
 
 
 def _token_program(environ: dict[str, str], *words: str) -> tuple[str, ...]:

@@ -46,5 +46,7 @@ def test_the_instance_of_a_data_folder_is_found_and_its_token_is_taken_back(
     assert f"Report: {instance.url}/runs/" in done.stdout
     assert "1 passed, 0 failed, 0 inconclusive." in done.stdout
     assert "no promise about the next stop" in done.stdout
+    kept = database.rows("SELECT name, via, result, runtime FROM dashboard_drillrun")
+    assert kept == [(ONE, "command", "passed", "SQLite, one process")], "the page of drills shows it"
     live = "SELECT COUNT(*) FROM runs_token WHERE revoked_at IS NULL"
     assert database.value(live) == 1, "only that of these tests"

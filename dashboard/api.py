@@ -29,14 +29,16 @@ import effects.policy_api
 import effects.retry_api
 import effects.review_api
 import effects.run_api
+import effects.schedule_api
 import effects.scope_api
 import effects.stop_api
 import runs.api
 import runs.rules_api
 import runs.turn_api
 from runs import access, bodies, problems, throttle
-from runs.api import READ
+from runs.api import READ, Cursor
 from runs.idempotency import reply, send
+from runs.models import Result, ScopeKind
 from runs.problems import Problem
 from runs.schemas import ProblemOut
 from runs.tokens import TokenAuth, actor_of, address_of, is_stop
@@ -94,6 +96,7 @@ for router in (
     effects.scope_api.router,
     effects.policy_api.router,
     effects.coverage_api.router,
+    effects.schedule_api.router,
     effects.retry_api.router,
     effects.delivery_api.router,
     effects.review_api.router,
@@ -114,6 +117,22 @@ def read_report(
 
     access.find_run(actor_of(request), run_id)
     return send(reply(200, reports.read(run_id, version)))
+
+
+@api.get("/stops/{id:stop_id}/report", response={200: dict[str, Any], READ: ProblemOut})
+def read_stop_report(
+    request: HttpRequest, stop_id: str, cursor: Cursor = "", result: Result | None = None
+) -> HttpResponse:
+    """The report of a stop of many runs, as of now, with a page of them; of one run, that run's report."""
+    from dashboard import reports
+    from dashboard.reports import scope
+
+    stop = effects.stop_api.find_stop(actor_of(request), stop_id)
+    if stop.scope in (ScopeKind.RUN, ScopeKind.STEP):
+        if stop.run_id is None:  # it waits for its run
+            raise access.NotFound("report")
+        return send(reply(200, reports.read(stop.run_id)))
+    return send(reply(200, scope.read(stop, cursor, result or "")))
 
 
 def schema_text() -> str:

@@ -9,7 +9,7 @@ from functools import partial
 
 from celery import shared_task
 
-from runs import children, everywhere, fanout, releases, silence, step_stops, stops, wake
+from runs import children, everywhere, fanout, releases, schedules, silence, step_stops, stops, wake
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
@@ -55,6 +55,7 @@ def sweep() -> None:
     each(stops.end_waiting, stops.waiting_over())
     each(releases.end, releases.over())
     each(step_stops.close_if_over, step_stops.to_close())
+    each(schedules.press, schedules.due())
     each(fanout.close_if_over, fanout.to_close())
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())

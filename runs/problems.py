@@ -70,6 +70,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "rules-changed": (409, "The rules were changed meanwhile"),
     "run-key-reused": (422, "This run key belongs to another run"),
     "stale-version": (409, "The run goes on at another version"),
+    "scheduled-stop-ended": (409, "It was pressed or withdrawn before"),
     "same-person": (409, "A second person has to grant it"),
     "still-fencing": (409, "Its runs are still being stopped"),
     "stopped": (409, "The gate is shut"),

@@ -20,6 +20,7 @@ from .run import (
     Step,
     StepStatus,
 )
+from .schedule import SCHEDULABLE, ScheduledStop
 from .scope import Gate, Policy, Reach, Session, StopCounter, Workspace
 from .stop import (
     STANDING,
@@ -44,6 +45,7 @@ __all__ = [
     "INCONSEQUENTIAL",
     "NOT_DISPATCHED",
     "POINTS",
+    "SCHEDULABLE",
     "STANDING",
     "STOPPING",
     "Boundary",
@@ -69,6 +71,7 @@ __all__ = [
     "RulesRow",
     "Run",
     "RunStatus",
+    "ScheduledStop",
     "ScopeKind",
     "Seal",
     "Session",

@@ -11,7 +11,7 @@ from django.test import Client
 from runs.models import StopRequest
 from tests.dashboard.test_api_schema import operations
 from tests.wire import Json, Said, Wire, agent_of, effect_body, kind_body
-from tests.worlds import World
+from tests.worlds import World, in_seconds
 
 pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I28")]
 SEEN = {"worker": "w-1", "seen_version": 1}
@@ -39,6 +39,7 @@ BODIES: dict[str, Json] = {
     "stop_policy": {"note": "mine now"},
     "release_stop": {"reason": "mine now"},
     "review_stop": {"review_at": "2100-01-01T00:00:00Z"},
+    "withdraw_scheduled_stop": {},
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
     "redeliver": {},
@@ -54,6 +55,7 @@ ABSENT = {
         "delivery": "dlv",
         "review": "rev",
         "policy": "pol",
+        "scheduled": "sch",
         "posting": "pst",
     }.items()
 }
@@ -78,6 +80,8 @@ def finance(world: World) -> dict[str, str]:
     agent.run("stopped", session="nightly")
     stop = agent.post("/stops", {"scope": "session", "session": "nightly"}).data
     policy = agent.post("/policies", {"name": "cards", "match": {"kinds": ["bank.charge"]}}).data
+    at = in_seconds(3600).isoformat()
+    later = agent.post("/scheduled-stops", {"scope": "workspace", "at": at}).data
     permit = got["permit"]
     return {
         "run_id": run["id"],
@@ -86,6 +90,7 @@ def finance(world: World) -> dict[str, str]:
         "effect_id": got["effect"]["id"],
         "stop_id": stop["id"],
         "policy_id": policy["id"],
+        "scheduled_id": later["id"],
         "delivery_id": told.data["id"],
         "posting_id": notice["id"],
         "review_id": asked.data["review"]["id"],
@@ -110,7 +115,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 40
+    assert len(IDS) == 43
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 
@@ -154,7 +159,7 @@ def test_nobody_gets_an_answer_without_a_token(
 def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
     mallory = agent_of(world.elsewhere)
     assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
-    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies"):
+    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies", "/scheduled-stops"):
         assert mallory.get(path).data == {"items": [], "next_cursor": None}
     own = mallory.post("/runs", {"key": "close-books"})
     assert own.status == 201, "a key that others use is free here"

@@ -165,14 +165,11 @@ def follow_many(
     stops: Mapping[str, StopRequest], scope_stop: StopRequest, actor: Actor
 ) -> dict[str, list[Line]]:
     """The same in a chunk of a scope stop, which reaches the children that are in the scope by itself: only
-    stops with children outside are passed on, after the chunk.
+    stops with children outside are passed on, after the chunk (`passed_on_at` was set when it was recorded).
     """
     under = Run.objects.filter(parent__in=list(stops)).order_by()
-    found = dict(under.values_list("parent_id").annotate(n=Count("pk")))
-    left = set(outside(list(found), scope_stop)) if found else set()
-    over = StopRequest.objects.filter(pk__in=[stop.pk for pk, stop in stops.items() if pk not in left])
-    over.filter(passed_on_at__isnull=True).update(passed_on_at=F("recorded_at"))
-    return {pk: [_registered(stops[pk], actor, n)] for pk, n in found.items()}
+    found = under.values_list("parent_id").annotate(n=Count("pk"))
+    return {pk: [_registered(stops[pk], actor, n)] for pk, n in found}
 
 
 def outside(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:

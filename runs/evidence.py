@@ -46,6 +46,7 @@ COLUMNS = tuple(name for name in Line.__dataclass_fields__ if name != "payload")
 log = logging.getLogger("allstop.runs")
 LOGGED = ("stop.", "run.")
 WARNINGS = frozenset({"stop.timed_out", "stop.deadline_forced"})
+A_HINT = 50  # topics: their delivery has a second
 AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent for seconds
 
 
@@ -107,16 +108,17 @@ def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -
 def record_many(workspace_id: str, written: Sequence[tuple[Run, int, Sequence[Line]]]) -> None:
     """The same for many runs of one workspace whose locks the caller holds, each with its last seq.
 
-    A few statements whatever their number. Pages of the whole workspace are told at once; of each kind
-    the log gets one event with the number of runs.
+    A few statements whatever their number. Pages of the workspace are told once, those of the runs by a hint
+    for many; of each kind the log gets one event with the number of runs.
     """
     lines = [(run, seq, line) for run, last, some in written for seq, line in enumerate(some, last + 1)]
     at = database_time()
     for start in range(0, len(lines), AT_ONCE):
         _insert_alike(lines[start : start + AT_ONCE], at)
     _tell_listeners(lines)
-    topics = [f"workspace:{workspace_id}:runs"]
-    transaction.on_commit(partial(wake.poke, topics, 0), robust=True)
+    topics = [f"workspace:{workspace_id}:runs", *(f"run:{run.pk}" for run, _, _ in written)]
+    for start in range(0, len(topics), A_HINT):
+        transaction.on_commit(partial(wake.poke, topics[start : start + A_HINT], 0), robust=True)
     told = Counter(line.kind for _, _, line in lines if line.kind.startswith(LOGGED))
     transaction.on_commit(partial(_log_many, workspace_id, told), robust=True)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from django.db.models import OuterRef, Subquery
 
-from . import cleanup, followers, steps
+from . import children, cleanup, followers, steps
 from .access import Actor
 from .evidence import AT_ONCE, Line, record_many
 from .models import (
@@ -226,6 +226,7 @@ def _record(
     chunk: Chunk, runs: Sequence[Run], now: datetime, columns: Iterable[Mapping[str, Any]]
 ) -> dict[str, StopRequest]:
     first = next_number(chunk.scope_stop.workspace_id, len(runs))
+    passed_on = set(children.outside([run.pk for run in runs], chunk.scope_stop))
     same = {**wished(chunk.actor, chunk.wish, now), "gate_at": now, "fenced_at": now}
     rows = [
         StopRequest(
@@ -234,6 +235,7 @@ def _record(
             run=run,
             run_key=run.key,
             scope_stop=chunk.scope_stop,
+            passed_on_at=None if run.pk in passed_on else now,
             **same,
             **own,
         )

@@ -19,7 +19,7 @@ from dashboard.drills import engine
 from dashboard.drills.engine import Bench, Result
 from dashboard.drills.instance import Instance
 from dashboard.drills.listed import BY_NAME
-from tests.databases import PostgresqlTemplate, SqliteTemplate
+from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
 from tests.processes import Processes
 
 BUILDS = {
@@ -103,8 +103,11 @@ class Builds:
 
 @pytest.fixture(scope="module")
 def builds(
-    template: SqliteTemplate | PostgresqlTemplate, tmp_path_factory: pytest.TempPathFactory
+    database: Database,
+    template: SqliteTemplate | PostgresqlTemplate,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Builds]:
+    """`database`: it touches one, so the pass of either kind may take it."""
     made = Builds(tmp_path_factory.mktemp("sabotage"), template)
     with made.ends:
         yield made

@@ -36,7 +36,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
         "This address names nothing that you can see. It may belong to another workspace, or to nobody.",
         say="Absent and not yours look the same, on purpose.",
         href="/",
-        link="Go to your runs",
+        link="Go to the overview",
     )
 
 
@@ -49,7 +49,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
         "Nothing was changed. Ask an admin of your workspace, or someone who may do it.",
         say="Roles decide who may stop, and who may only look.",
         href="/",
-        link="Go to your runs",
+        link="Go to the overview",
     )
 
 

@@ -64,7 +64,7 @@ def wide_page(request: HttpRequest) -> HttpResponseBase:
         return not_recorded(request)
 
 
-def _demand(request: HttpRequest) -> None:
+def demand(request: HttpRequest) -> None:
     """For whoever does not run the installation there is nothing here."""
     if not everywhere.runs_it_all(actor_of(request)):
         raise NotFound("all workspaces")
@@ -72,7 +72,7 @@ def _demand(request: HttpRequest) -> None:
 
 @signed_in
 def show_form(request: HttpRequest) -> HttpResponse:
-    _demand(request)
+    demand(request)
     form, shell = StopForm.returned(request.GET.dict()), build_shell(request, "stops", None)
     preview = preview_of_scope(Met(Run.objects.all(), shell.now), gated=NAME)
     told: dict[str, Any] = {"shell": shell, "now": shell.now, "form": form, "preview": preview}
@@ -84,7 +84,7 @@ def show_form(request: HttpRequest) -> HttpResponse:
 @checked
 def press(request: HttpRequest) -> HttpResponse:
     """One press, committed first; then each workspace's gate is shut in turn."""
-    _demand(request)
+    demand(request)
     wish = wish_of(request.POST.dict())
     verb = partial(everywhere.request_wide_stop, actor=actor_of(request), wish=wish)
 
@@ -97,7 +97,7 @@ def press(request: HttpRequest) -> HttpResponse:
 @signed_in
 def release_page(request: HttpRequest) -> HttpResponse:
     """/stop/everywhere/release : the decision for each workspace that this stop holds. It starts nothing."""
-    _demand(request)
+    demand(request)
     if request.method != "POST":
         return _show_release(request)
     reason = storable(request.POST.get("reason", ""), REASON_MAX)

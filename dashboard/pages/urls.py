@@ -39,6 +39,7 @@ from dashboard.pages import (
     stops,
     switch,
     tokens,
+    wide_report,
 )
 from dashboard.pages.shell import signed_in
 
@@ -81,6 +82,7 @@ urlpatterns: list[URLPattern] = [
     path("stop/scope", scope_stop.scope_page, name="stop-scope"),
     path("stop/scope/preview", scope_stop.scope_preview, name="scope-preview"),
     path("stop/everywhere", everywhere.wide_page, name="stop-everywhere"),
+    path("stop/everywhere/<str:wide_id>/report", wide_report.wide_report_page, name="wide-report"),
     path("stop/everywhere/release", everywhere.release_page, name="release-everywhere"),
     path("stops/", stops.stops_page, name="stops"),
     path("stops/new", switch.switch_page, name="new-switch"),

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from dashboard.reports import scope as report_of
 from effects.drain import drain_run
-from runs import bulk, policies, releases, scopes
-from runs.models import Policy, Run, Session, StopPart, StopRequest, WouldRefuse
+from runs import access, bulk, everywhere, policies, releases, scopes
+from runs.models import Policy, Run, Session, StopPart, StopRequest, User, Workspace, WouldRefuse
 from runs.policies import Match
 from runs.scopes import Target
 from runs.stops import Wish
@@ -210,6 +210,25 @@ def test_mallory_can_not_tell_it_from_one_that_is_not_there(world: World) -> Non
         foreign, absent = mallory.get(f"/stops/{stop.pk}/{name}"), mallory.get(f"/stops/stp_absent/{name}")
         assert (foreign.status_code, absent.status_code) == (404, 404)
         assert foreign.content.replace(stop.pk.encode(), b"") == absent.content.replace(b"stp_absent", b"")
+
+
+def test_a_stop_of_all_workspaces_adds_up_for_those_who_run_the_installation_alone(world: World) -> None:
+    root = access.person(User.objects.create_superuser("root@example.org", "a long password"))
+    three(world)
+    a_run(workspace=world.elsewhere)
+    wide = everywhere.request_wide_stop(actor=root, wish=Wish(note="storm"))
+    drained(world)
+    path = f"/stop/everywhere/{wide.pk}/report"
+    said = text_of(browser(root).get(path).content.decode())
+    assert "Stop of all workspaces: 2 of 4 runs closed." in said
+    assert f"{Workspace.objects.count()} of {Workspace.objects.count()} gates shut by it." in said
+    assert "1 effect is unknown." in said
+    assert "It stands: each gate stays shut" in said
+    assert "Elsewhere #1" in said
+    for nobody in (world.bob, world.mallory):
+        answers = [browser(nobody).get(one) for one in (path, "/stop/everywhere/wid_absent/report")]
+        assert [answer.status_code for answer in answers] == [404, 404]
+    assert browser(root).get("/stop/everywhere/wid_absent/report").status_code == 404
 
 
 def test_it_asks_as_often_for_a_thousand_runs_as_for_ten(world: World) -> None:

@@ -8,6 +8,7 @@ is the first and the last pass in one.
 
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from django.db import connections
 
 from tests import browsers, flush, patience, servers, tally, tools, turns
 from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
@@ -137,9 +139,19 @@ def valkey() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
-    if servers.kind() == "postgresql":
-        request.getfixturevalue("postgresql_server")
+def django_db_keepdb() -> bool:
+    """On SQLite the test database is there when Django asks for it; its folder goes with this process."""
+    return servers.kind() == "sqlite"
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(template: SqliteTemplate | PostgresqlTemplate) -> None:
+    """Django's test database is a copy of the one that is migrated for real processes."""
+    wanted = connections["default"].settings_dict["TEST"]
+    if isinstance(template, SqliteTemplate):
+        shutil.copy(template.file, wanted["NAME"])
+    else:
+        wanted["TEMPLATE"] = template.name
     flush.install()
 
 

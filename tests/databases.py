@@ -45,7 +45,7 @@ def migrate(url: str, data: Path) -> None:
     environ = {**os.environ, "DATABASE_URL": url, "ALLSTOP_DATA": str(data), "SECRET_KEY": "migrating"}
     environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
     command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    subprocess.run(command, cwd=ROOT, env=environ, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, env=environ, check=True, timeout=600)  # a busy machine takes minutes
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,13 @@ class SqliteTemplate:
         migrate(f"sqlite:///{folder}/template.sqlite3", folder)
         return cls(folder)
 
+    @property
+    def file(self) -> Path:
+        return self.folder / "template.sqlite3"
+
     def copy(self, folder: Path) -> Database:
         target = folder / f"allstop{next(numbers)}.sqlite3"
-        shutil.copy(self.folder / "template.sqlite3", target)
+        shutil.copy(self.file, target)
         return Database("sqlite", f"sqlite:///{target}")
 
     def drop(self, database: Database) -> None:
@@ -75,7 +79,8 @@ class PostgresqlTemplate:
     def make(cls, server_url: str, folder: Path) -> "PostgresqlTemplate":
         template = cls(server_url, f"template_{os.getpid()}")
         template._execute(f"CREATE DATABASE {template.name}")
-        migrate(template._url(template.name), folder)
+        patient = "?options=-c%20idle_in_transaction_session_timeout%3D60s"
+        migrate(template._url(template.name) + patient, folder)
         return template
 
     def copy(self, folder: Path) -> Database:

@@ -27,6 +27,8 @@ from .models import Endpoint, Event, NoMail, Notice, Posting, Subscription
 EVENT_OF = {
     "stop.acknowledged": Event.STOP_RECORDED,
     "stop.waiting": Event.STOP_RECORDED,
+    "step.stopped": Event.STOP_RECORDED,
+    "gate.shut": Event.STOP_RECORDED,
     "stop.timed_out": Event.STOP_TIMED_OUT,
     "stop.closed": Event.STOP_CLOSED,
     "review.waiting": Event.REVIEW_WAITING,
@@ -164,6 +166,7 @@ def _data(notice: Notice) -> dict[str, Any]:
         told |= {"run_id": run.pk, "run_status": run.status, "run_version": run.cancel_version}
     if stop is not None:
         told |= {"stop_id": stop.pk, "stop_number": stop.number, "stop_mode": stop.mode}
+        told |= {"stop_scope": stop.scope, "scope_stop_id": stop.scope_stop_id}
         told |= {"stop_closed_because": stop.closed_because}
     if notice.subject:
         told |= {"unknown_id": notice.subject, "unknown_since": _iso(notice.subject_at)}

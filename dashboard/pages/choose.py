@@ -98,7 +98,7 @@ def _wider(row: Session | Workspace | Policy, workspace: Workspace, counts: dict
     kind = kind_of(row)
     says = words.count(counts[row.pk], "run") if row.pk in counts else ""
     says = "shut" if row.gate == Gate.SHUT else says
-    return Wider(kind.capitalize(), words.brief(row), Wide(kind, row, workspace).href, says)
+    return Wider(kind.capitalize(), words.brief(row, 40), Wide(kind, row, workspace).href, says)
 
 
 @require_GET

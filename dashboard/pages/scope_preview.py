@@ -48,6 +48,11 @@ MOVED = {  # the statuses from which a mode moves a run
 BECOME = {"pause": "paused", "cancel": "asked to end", "abandon": "abandoned"}
 
 
+def many(number: int, one: str, others: str = "") -> str:
+    """As `words.count`, with the thousands set apart."""
+    return words.count(number, one, others).replace(str(number), f"{number:,}", 1)
+
+
 def withheld(match: Match) -> str:
     """The kinds and classes that a policy of effects withholds, in words."""
     parts = [words.clean(kind) for kind in match.kinds]
@@ -173,7 +178,7 @@ def _of_mode(met: Met, mode: str, gated: str, stop: StopRequest | None) -> Itera
     yield Told(ICON[mode], _waiting(met, mode))
     flying = met.settled["DISPATCHED"]
     if mode == "abandon" and flying:
-        are = words.count(flying, "effect in flight becomes", "effects in flight become")
+        are = many(flying, "effect in flight becomes", "effects in flight become")
         yield Told("st-abandoned", f"{are} unknown at once; nobody is asked any more.", tone="c-unknown")
 
 
@@ -190,29 +195,29 @@ def _moved(met: Met, mode: str) -> Told:
     moved, active = sum(runs[state] for state in MOVED[mode]), runs[RunStatus.ACTIVE]
     if not moved:
         return Told(ICON[mode], "No run of it may start new work now.")
-    held = f" ({moved - active} of them held already)" if moved > active else ""
+    held = f" ({moved - active:,} of them held already)" if moved > active else ""
     verb = "will be" if mode != "cancel" else "will be refused new work and"
-    text = f"{words.count(moved, 'run')}{held} {verb} {BECOME[mode]}."
+    text = f"{many(moved, 'run')}{held} {verb} {BECOME[mode]}."
     rest = met.runs_total - moved
-    more = f" {words.count(rest, 'more is', 'more are')} stopping already." if rest else ""
+    more = f" {many(rest, 'more is', 'more are')} stopping already." if rest else ""
     return Told(ICON[mode], text + more, bold=True)
 
 
 def _withheld(met: Met, match: Match, mode: str) -> Iterable[Told]:
-    text = f"{withheld(match)} is refused in {words.count(met.runs_total, 'run')}. The runs go on."
+    text = f"{withheld(match)} is refused in {many(met.runs_total, 'run')}. The runs go on."
     yield Told("st-refused", text, bold=True)
     declared = met.settled["DECLARED"]
     if declared:
-        yield Told("st-refused", f"{words.count(declared, 'declared effect')} will not be sent.")
+        yield Told("st-refused", f"{many(declared, 'declared effect')} will not be sent.")
     if mode != "pause":
         yield Told("st-paused", "A policy of effects holds and ends no run: it is recorded as pause.")
 
 
 def _waiting(met: Met, mode: str) -> str:
-    waiting = [words.count(met.queued, "queued step")] if met.queued else []
-    waiting += [words.count(met.retries, "retry", "retries")] if met.retries else []
+    waiting = [many(met.queued, "queued step")] if met.queued else []
+    waiting += [many(met.retries, "retry", "retries")] if met.retries else []
     queued = met.messages["QUEUED"]
-    waiting += [words.count(queued, "queued message")] if queued else []
+    waiting += [many(queued, "queued message")] if queued else []
     named = words.listed(waiting) or "Any new work"
     if mode == "pause":
         return f"{named} will be held{' and kept in place' if waiting else ''}."
@@ -221,23 +226,23 @@ def _waiting(met: Met, mode: str) -> str:
 
 def _consequences(met: Met) -> Iterable[Told]:
     yield _in_flight(met)
-    if met.settled["DISPATCHED"] and (without := met.irreversible()):
+    if met.in_flight and met.settled["DISPATCHED"] and (without := met.irreversible()):
         least = "At least " if without == PLANS else ""
-        them = words.count(without, "effect in flight has", "effects in flight have")
+        them = many(without, "effect in flight has", "effects in flight have")
         yield Told("st-flight", f"{least}{them} no compensation declared.", tone="c-flight")
     happened = met.settled["CONFIRMED"] + met.settled["PARTIAL"]
     if happened:
         them = "it" if happened == 1 else "them"
-        text = f"{words.count(happened, 'effect')} already happened; stopping does not undo {them}."
+        text = f"{many(happened, 'effect')} already happened; stopping does not undo {them}."
         yield Told("st-confirmed", text, tone="c-known")
     if over := met.messages["HANDED_OVER"]:
-        done = words.count(over, "message was", "messages were")
+        done = many(over, "message was", "messages were")
         yield Told("st-confirmed", f"{done} handed over; stopping calls none of them back.", tone="c-known")
     if unknown := met.settled["UNKNOWN"]:
-        yield Told("st-unknown", f"{words.count(unknown, 'effect')} still unknown.", tone="c-unknown")
+        yield Told("st-unknown", f"{many(unknown, 'effect')} still unknown.", tone="c-unknown")
     yield from _unheard(met)
     if tools := met.counts["tools"].total():
-        runs = words.count(tools, "run has tools", "runs have tools")
+        runs = many(tools, "run has tools", "runs have tools")
         yield Told("lock", f"Not covered: {runs} at the provider, which we cannot refuse.")
 
 
@@ -247,7 +252,7 @@ def _unheard(met: Met) -> Iterable[Told]:
         return
     names = met.silent_names()
     named = f" ({'among them ' if silent > len(names) else ''}{words.listed(names)})"
-    text = f"{words.count(silent, 'worker')}{named} not heard for {SILENT_S} s."
+    text = f"{many(silent, 'worker')}{named} not heard for {SILENT_S} s."
     yield Told("clock", f"{text} {words.SILENCE if silent == 1 else words.SILENCE_OF_MANY}")
 
 
@@ -255,12 +260,12 @@ def _in_flight(met: Met) -> Told:
     number = met.in_flight
     if not number:
         return Told("st-flight", "Nothing is in flight at this moment.")
-    acts = words.count(number, "action is", "actions are")
+    acts = many(number, "action is", "actions are")
     named = [
         f"{words.brief(row['title'] or row['step_name'])}, since {clock(row['opened_at'])}"
         for row in met.oldest
     ]
-    named += [f"and {number - len(named)} more"] if named and number > len(named) else []
+    named += [f"and {number - len(named):,} more"] if named and number > len(named) else []
     which = f": {'; '.join(named)}" if named else ""
     end = "They may still complete." if number > 1 else "It may still complete."
     return Told("st-flight", f"{acts} in flight{which}. {end}", bold=True, tone="c-flight")

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET
 
 from dashboard import scope_words, words
 from dashboard.pages.dock import Button
+from dashboard.pages.scope_preview import many
 from dashboard.pages.scope_stages import Reached, scope_stages
 from dashboard.pages.scope_target import find_stop, scope_of
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
@@ -84,7 +85,7 @@ class StopPage:
         """Where it stands, and how far it is."""
         said = self.chip.sentence if self.stop.scope != ScopeKind.STEP else scope_words.MEANS["step"]
         if self.standing and not self.stop.fenced_at and not self.stop.observes:
-            said += f" {self.progress.done} of {words.count(self.progress.total, 'run')} so far."
+            said += f" {self.progress.done:,} of {many(self.progress.total, 'run')} so far."
         return said
 
     @property

@@ -33,7 +33,7 @@ def named(html: str) -> list[str]:
 
 def test_with_no_run_it_says_so_and_offers_no_search(world: World) -> None:
     html = chooser(world)
-    assert "No run is running: there is nothing to stop." in text_of(html)
+    assert "No run is running now." in text_of(html)
     assert 'type="search"' not in html
 
 

@@ -235,6 +235,19 @@ def test_the_list_says_when_the_store_cannot_answer(world: World, monkeypatch: p
     assert "We cannot confirm the state. Gates fail closed" in text_of(answer.content.decode())
 
 
+def test_a_page_freshly_loaded_holds_exactly_the_region_that_would_be_fetched(world: World) -> None:
+    world.run("a")
+    stop, bob = stop_scope(world, whole(world), mode="pause"), browser(world.bob)
+    for path in ("/stops/", f"/stops/{stop.pk}/"):
+        title, _, region = (
+            bob.get(path, headers={"HX-Request": "true"}).content.decode().partition("</title>")
+        )
+        page = bob.get(path).content.decode()
+        moving = r"\d\d:\d\d:\d\d(\.\d{3})?|\d+ s ago"
+        assert re.sub(moving, "", region.strip()) in re.sub(moving, "", page), path
+        assert f"{title.strip()}</title>" in page
+
+
 # release, review ------------------------------------------------------------------------------------------
 
 

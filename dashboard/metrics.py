@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 from dashboard.models import Posting, PostingState
 from effects.models import Delivery, DeliveryState, Effect, Settlement
-from runs import counts, wake  # noqa: F401 - the counters register themselves
+from runs import counts, fanout, wake  # noqa: F401 - the counters register themselves
 from runs.drain import DRAINING
 from runs.models import STANDING, Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time
@@ -185,9 +185,10 @@ def _sweep_lag() -> Metric:
         _oldest(Permit.objects.filter(state=PermitState.OPEN, lease_until__lte=now), "lease_until"),
         _oldest(StopRequest.objects.filter(**late, run__status__in=DRAINING), "deadline_at"),
         _oldest(Step.objects.filter(status=StepStatus.RETRY_WAIT, due_at__lte=now), "due_at"),
+        _oldest(fanout.unfenced(), "recorded_at"),
     ]
     lag = max((_age(at) for at in oldest), default=0.0)
-    told = "For how long the oldest lapsed lease, deadline or retry has been due; 0 when nothing is."
+    told = "For how long the oldest lapsed lease, deadline, retry or scope stop is due; 0 when nothing is."
     return GaugeMetricFamily("allstop_sweep_lag_seconds", told, value=lag)
 
 

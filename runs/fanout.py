@@ -97,11 +97,12 @@ def to_carry_on(limit: int = 100) -> list[str]:
     """Ids of stops that have not reached all their runs, oldest first; a moment old, so that the request
     which recorded them is not met."""
     early = database_time() - timedelta(seconds=IN_REQUEST_S)
-    rows = _unfenced().filter(recorded_at__lte=early)
+    rows = unfenced().filter(recorded_at__lte=early)
     return list(rows.order_by("recorded_at").values_list("pk", flat=True)[:limit])
 
 
-def _unfenced() -> QuerySet[StopRequest]:
+def unfenced() -> QuerySet[StopRequest]:
+    """Stops of scopes, and bulk stops, that have still to reach runs."""
     rows = StopRequest.objects.filter(run__isnull=True, scope__in=[*STANDING, ScopeKind.BULK])
     rows = rows.filter(released_at__isnull=True, closed_at__isnull=True, superseded_by__isnull=True)
     return rows.filter(fenced_at__isnull=True).exclude(observes=True)
@@ -109,7 +110,7 @@ def _unfenced() -> QuerySet[StopRequest]:
 
 def _next(stop_id: str) -> list[str] | None:
     """Runs whose turn is still to come, in key order; None when this stop reaches no more."""
-    stop = _unfenced().filter(pk=stop_id).first()
+    stop = unfenced().filter(pk=stop_id).first()
     if stop is None:
         return None
     return list(_left(stop).order_by("pk").values_list("pk", flat=True)[:A_PASS])
@@ -144,7 +145,7 @@ def _stop_chunk(stop_id: str, ids: Sequence[str], *, waits: bool) -> int:
     """Stop those of these runs that were not reached yet; how many that were. Lock, then look."""
     locked = Run.objects.select_for_update(no_key=True, skip_locked=not waits).filter(pk__in=ids)
     held = list(locked.order_by("pk").values_list("pk", flat=True))
-    stop = _unfenced().select_related("policy").filter(pk=stop_id).first()
+    stop = unfenced().select_related("policy").filter(pk=stop_id).first()
     if stop is None or not held:
         return 0
     lines = Evidence.objects.filter(stream=OuterRef("pk")).order_by("-seq").values("seq")[:1]
@@ -161,7 +162,7 @@ def _fenced(stop_id: str) -> bool:
     """Every run was reached: say so, once. Under the workspace's lock, which every admission takes too."""
     workspace_id = StopRequest.objects.values_list("workspace_id", flat=True).get(pk=stop_id)
     workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
-    stop = _unfenced().select_related("policy").filter(pk=stop_id).first()
+    stop = unfenced().select_related("policy").filter(pk=stop_id).first()
     if stop is None:
         return True
     if _left(stop).exists():

@@ -1,7 +1,7 @@
 """Many new rows in one statement, column by column: for chunks of a scope stop, where `bulk_create` is slow.
 
 Most columns of such rows are alike. Those are sent once; the others as one array each (PostgreSQL) or row by
-row on one prepared statement (SQLite). Measured in a fan-out: less than half the processor time of `bulk_create`.
+row on one prepared statement (SQLite). In a fan-out: less than half the processor time of `bulk_create`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from pytest_django.fixtures import Settings
 
 from dashboard import metrics
 from effects.models import Effect
-from runs import releases, scopes
+from runs import fanout, releases, scopes
 from runs.models import Permit, StopRequest
 from runs.scopes import Target
-from runs.stops import Wish
+from runs.stops import Wish, wished
 from tests.wire import agent_of
 from tests.worlds import World, an_effect, in_seconds, lapse
 
@@ -114,6 +114,13 @@ def test_a_lease_that_nobody_swept_makes_the_lag() -> None:
     lapse(opened.permit)
     Permit.objects.update(lease_until=in_seconds(-90))
     assert 90 <= scrape()["allstop_sweep_lag_seconds"] < 120
+    wish, ago = Wish(), in_seconds(-200)
+    bulk = StopRequest.objects.create(
+        workspace=world.workspace, number=99, scope="bulk", run_key="", **wished(world.alice, wish, ago)
+    )
+    assert 200 <= scrape()["allstop_sweep_lag_seconds"] < 230, "its list was never carried out"
+    fanout.fence(bulk.pk)
+    assert scrape()["allstop_sweep_lag_seconds"] < 120
 
 
 @pytest.mark.django_db(transaction=True)

@@ -306,7 +306,7 @@ def test_a_review_date_is_moved_and_ends_nothing(world: World) -> None:
     assert "The stop stands all the while" in said(alice, f"/stops/{stop.pk}/review")
     page = press(alice, f"/stops/{stop.pk}/review", review="30")
     assert "Stop #1 is looked at again" in page
-    assert fresh(stop).review_at > in_seconds(29 * 86_400)
+    assert (fresh(stop).review_at or in_seconds(0)) > in_seconds(29 * 86_400)
     assert alice.post(f"/stops/{stop.pk}/review", {"review": "soon"}).status_code == 422
 
 

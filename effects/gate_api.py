@@ -15,7 +15,8 @@ from runs.api import MAY_KEY, READ, WRITE
 from runs.fields import In, Out, ShortName
 from runs.gates import NotShut, OtherStop, Standing
 from runs.idempotency import once, reply, send
-from runs.schemas import ProblemOut, StopIn, StopOut
+from runs.schemas import ProblemOut
+from runs.stop_schemas import StopIn, StopOut
 from runs.tokens import actor_of, home_of, spaces_of
 
 from . import stop_out

@@ -20,11 +20,12 @@ from runs.idempotency import Reply, once, reply, send
 from runs.models import Policy, Result, ScopeKind, Session, StopPart
 from runs.problems import NAMES, Problem, invalid, not_allowed
 from runs.releases import Asked, InThePast, NotFenced, NotStanding, Released, SamePerson, TwoPeople
-from runs.schemas import (
+from runs.schemas import ProblemOut
+from runs.scopes import Target
+from runs.stop_schemas import (
     AnyStopIn,
     PartOut,
     PartsOut,
-    ProblemOut,
     ReleasedOut,
     ReleaseOut,
     ReviewAtIn,
@@ -32,7 +33,6 @@ from runs.schemas import (
     StopOfScopeIn,
     StopOut,
 )
-from runs.scopes import Target
 from runs.tokens import actor_of, home_of
 
 from . import stop_out

@@ -17,15 +17,8 @@ from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.idempotency import HEADER, once, reply, send, unquoted
 from runs.models import Press, StopRequest
 from runs.problems import Problem
-from runs.schemas import (
-    ForcedOut,
-    Nothing,
-    ProblemOut,
-    Scope,
-    StopIn,
-    StopOut,
-    StopsOut,
-)
+from runs.schemas import Nothing, ProblemOut
+from runs.stop_schemas import ForcedOut, Scope, StopIn, StopOut, StopsOut
 from runs.stops import Forced, StopAnswer, Wish
 from runs.store import alongside
 from runs.tokens import actor_of, note_use, spaces_of

@@ -23,7 +23,7 @@ from runs.models import (
     StopRequest,
     WouldRefuse,
 )
-from runs.schemas import RunsOfStop, StopOut, children_out, in_flight_out
+from runs.stop_schemas import RunsOfStop, StopOut, children_out, in_flight_out
 
 from .stop_words import Pressed, scope_name, sentence
 

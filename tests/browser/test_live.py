@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site, Visit
+
+pytestmark = pytest.mark.invariant("I25")
 
 NO_POLLING = "window.setInterval = () => 0;"
 NO_SOCKET = """

@@ -267,12 +267,14 @@ def test_each_guard_holds_alone(world: World, changed: dict[str, Any], counts: i
 # --- When a yes does not hold -----------------------------------------------------------------------------
 
 
+@pytest.mark.invariant("I15")
 def test_a_yes_names_the_digest_that_was_shown(world: World) -> None:
     review = waiting(world, world.run())
     assert answer_of(approve(review, world.bob, digest="0" * 64)) == "changed"
     assert not Approval.objects.exists()
 
 
+@pytest.mark.invariant("I15")
 def test_new_evidence_voids_every_yes_and_people_are_asked_again(world: World) -> None:
     run = world.run()
     review = waiting(world, run, 2)
@@ -288,6 +290,7 @@ def test_new_evidence_voids_every_yes_and_people_are_asked_again(world: World) -
     assert isinstance(ask_gate(world, run, 2), Opened)
 
 
+@pytest.mark.invariant("I15")
 def test_where_a_kind_sends_to_is_part_of_what_was_approved(world: World) -> None:
     kind = a_kind(world.workspace, send={"url": "https://bank.example/charges"})
     run = world.run()
@@ -308,6 +311,7 @@ def test_a_reviewer_who_lost_the_role_does_not_count_at_the_dispatch(world: Worl
     assert not Permit.objects.exists()
 
 
+@pytest.mark.invariant("I16")
 def test_a_revoked_yes_sends_the_step_back_to_wait(world: World) -> None:
     run = world.run()
     review = waiting(world, run)
@@ -320,6 +324,7 @@ def test_a_revoked_yes_sends_the_step_back_to_wait(world: World) -> None:
     assert answer_of(approve(review, world.bob)) == "granted", "a new yes is a new row"
 
 
+@pytest.mark.invariant("I16")
 def test_a_yes_that_was_used_can_not_be_revoked_and_its_giver_is_told(world: World) -> None:
     run = world.run()
     review = waiting(world, run)
@@ -460,6 +465,7 @@ def test_a_pause_keeps_the_question_and_a_yes_in_it_starts_nothing_before_the_re
     assert states(review) == ["CONSUMED"]
 
 
+@pytest.mark.invariant("I15")
 def test_after_a_resume_a_yes_holds_only_for_unchanged_evidence(world: World) -> None:
     run = world.run()
     review = waiting(world, run)

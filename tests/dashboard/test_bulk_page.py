@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from dashboard.pages import bulk
+from runs import fanout
 from runs.models import Run, StopPart, StopRequest
 from tests.dashboard.scenes import browser, text_of
 from tests.worlds import World, a_run, fresh
@@ -75,6 +76,23 @@ def test_all_that_match_are_found_at_the_press_and_the_list_is_frozen_then(world
     assert stop.selection == {"status": "running", "session": "nightly"}
     assert parse_qs(urlsplit(answer["Location"]).query)["done"] == [stop.pk]
     assert {fresh(other).status, fresh(after).status} == {"ACTIVE"}
+
+
+def test_while_it_is_carried_out_the_region_says_how_far_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, fence = rows(world, 3), fanout.fence
+    with monkeypatch.context() as slow:  # one run, and the request has had its time
+        slow.setattr(fanout, "CHUNK", 1)
+        slow.setattr(fanout, "fence", lambda stop_id, *_: fence(stop_id, within_s=0))
+        answer = press(world, run=[run.pk for run in made])
+    stop = StopRequest.objects.get(scope="bulk")
+    live = answer.client.get(f"/runs/?done={stop.pk}", headers={"HX-Request": "true"}).content.decode()
+    assert "Stop #1 : 1 recorded 1 of 3 so far" in text_of(live)
+    assert '<progress max="3" value="1"' in live
+    assert fanout.fence(stop.pk)
+    over = text_of(answer.client.get(f"/runs/?done={stop.pk}").content.decode())
+    assert "Stop #1 : 3 recorded each run had its turn" in over
 
 
 def test_what_a_person_may_not_stop_is_named_and_stays_selected(world: World) -> None:

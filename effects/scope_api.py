@@ -41,7 +41,7 @@ from .stop_api import PRESS, body_of, find_stop, press, router, wish_in
 
 __all__ = ["router"]  # that of stop_api.py, with these beside it: one address has one router
 NAMES.update({NotStanding: "not-standing", SamePerson: "same-person"})
-MOST_RUNS = 10_000
+MOST_RUNS = 5_000  # so many ids fit into a body
 SEND: dict[str, str] = {
     "session": '{"scope": "session", "session": "its key"}',
     "policy": '{"scope": "policy", "policy": "its id or name"}',
@@ -80,7 +80,10 @@ def stop_policy(request: HttpRequest, policy_id: str) -> HttpResponse:
 )
 def stop_any(request: HttpRequest) -> HttpResponse:
     """Stop what `scope` says. Without one: the run with this key, also before it is registered."""
-    what = wishes.what_of(bodies.take(request), request.headers)
+    data = bodies.take(request)
+    if bodies.too_large(data):
+        raise _not_named("body", f"It is larger than {bodies.LIMIT} bytes. Send at most {MOST_RUNS:,} runs")
+    what = wishes.what_of(data, request.headers)
     scope = what.get("scope") or ScopeKind.RUN
     find = WAYS.get(scope) if isinstance(scope, str) else None
     if find is None:

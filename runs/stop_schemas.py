@@ -44,7 +44,7 @@ class AnyStopIn(StopOfScopeIn):
     step: str = Field(default="", description="With scope step: its id.")
     session: str = Field(default="", description="With scope session: its key, also before it has a run.")
     policy: str = Field(default="", description="With scope policy: its id or its name.")
-    run_ids: list[str] = Field(default=[], description="With scope runs: their ids, at most 10,000.")
+    run_ids: list[str] = Field(default=[], description="With scope runs: their ids, at most 5,000.")
     selection: dict[str, Any] = Field(default={}, description="With scope runs: how they were chosen.")
 
 

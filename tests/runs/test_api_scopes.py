@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from effects import stop_words
+from effects import scope_api, stop_words
 from effects.drain import drain_run
 from runs import fanout, releases
 from runs.models import Policy, Run, Session, Step, StopPart, StopRequest, Workspace
@@ -249,7 +249,7 @@ UNREADABLE: list[Json] = [
     {"scope": "runs", "run_ids": []},
     {"scope": "runs", "run_ids": "run_1"},
     {"scope": "runs", "run_ids": [{}, 1, None]},
-    {"scope": "runs", "run_ids": ["run_1"] * 10_001},
+    {"scope": "runs", "run_ids": ["run_1"] * 5_001},
 ]
 
 
@@ -260,6 +260,16 @@ def test_a_scope_that_can_not_be_understood_is_told_what_to_send(agent: Wire, bo
     assert "Send" in said.data["detail"]
     assert "NOT recorded" in said.data["detail"]
     assert StopRequest.objects.count() == 0
+
+
+def test_as_many_runs_as_may_be_named_fit_into_a_body(agent: Wire) -> None:
+    ids = [f"run_{n:032x}" for n in range(scope_api.MOST_RUNS)]
+    assert agent.post("/stops", {"scope": "runs", "run_ids": ids, "note": "x" * 2000}).status == 404
+    said = agent.post("/stops", {"scope": "runs", "run_ids": ids * 2})
+    assert (said.status, said.problem, "Send at most 5,000 runs" in said.data["detail"]) == (
+        *(422, "no-scope-named"),
+        True,
+    )
 
 
 def test_what_else_can_not_be_read_refuses_no_stop(agent: Wire) -> None:
@@ -342,11 +352,11 @@ def test_reading_stops_and_their_runs_asks_as_often_for_many_as_for_few(world: W
     a_part(world, few["id"])
     policy(agent, "one")
     before = asked()
-    for n in range(30):
+    for n in range(8):
         a_part(world, few["id"])
         agent.post(f"/steps/{agent.claimed(agent.run(f'r{n}'))['id']}/stops")
         policy(agent, f"p{n}", labels={"n": str(n)})
-    assert len(agent.get("/stops?limit=200").data["items"]) == 33
+    assert len(agent.get("/stops?limit=200").data["items"]) == 11
     assert asked() == before
     assert max(before) <= 8
 

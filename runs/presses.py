@@ -83,9 +83,16 @@ def pressed_before(actor: Actor, key: str, where: Q, mode: str, *, moves: bool) 
     presses again, by an old form or an old key, is never told of a stop that is over.
     """
     mine = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
-    presses = mine.filter(stop__released_at__isnull=True).exclude(stop__closed_because__in=LET_GO)
-    press = presses.filter(mode=mode).first() or (None if moves else presses.first())
-    return StopAnswer(press.stop, press, repeated=True) if press else None
+    presses = [press for press in mine if not _let_go(press.stop)]
+    same = [press for press in presses if press.mode == mode] or ([] if moves else presses)
+    return StopAnswer(same[0].stop, same[0], repeated=True) if same else None
+
+
+def _let_go(stop: StopRequest) -> bool:
+    """Whether it holds nothing any more, nor does the one that took its place."""
+    while stop.superseded_by is not None:
+        stop = stop.superseded_by
+    return stop.released_at is not None or stop.closed_because in LET_GO
 
 
 def record_stop(run: Run, actor: Actor, wish: Wish, now: datetime, **versions: Any) -> StopRequest:

@@ -322,6 +322,7 @@ def pressed(workspace: Workspace, scope: Scope, actor: Actor, wish: Wish, key: s
 
 def _shut(workspace: Workspace, scope: Scope, actor: Actor, wish: Wish, key: str) -> StopAnswer:
     weaker, watching = standing_stop(scope), observing_stop(scope)
+    wish = _no_sooner(weaker, wish) if weaker is not None else wish
     stop = shut_gate(workspace, scope, actor, wish, database_time())
     lines = [shut_line(scope, stop, actor, wish)]
     if weaker is not None:
@@ -370,12 +371,36 @@ def _watch(workspace: Workspace, scope: Scope, actor: Actor, wish: Wish, key: st
 
 
 def _join(workspace: Workspace, stop: StopRequest, actor: Actor, wish: Wish, key: str) -> StopAnswer:
-    told = [KEPT.format(name=name) for name in ("review_at", "ends_at") if getattr(wish, name)]
-    told += [WATCHED] if wish.observe and not stop.observes else []
+    watches = wish.observe and not stop.observes
+    moved = {} if watches else _outlast(stop, wish)
+    kept = {"review_at": wish.review_at, "ends_at": wish.ends_at if wish.ends_at != stop.ends_at else None}
+    told = [KEPT.format(name=name) for name, moment in kept.items() if moment]
+    told += [WATCHED] if watches else []
     wish = replace(wish, ignored=[*wish.ignored, *told])
     press = record_press(stop, actor, wish, key, "joined")
-    record(workspace, _line("stop.joined", scope_of(stop), stop, actor, wish), *void_wish(stop, actor))
+    line = _line("stop.joined", scope_of(stop), stop, actor, wish, **moved)
+    record(workspace, line, *void_wish(stop, actor))
     return StopAnswer(stop, press)
+
+
+def _outlast(stop: StopRequest, wish: Wish) -> dict[str, str]:
+    """No end date ends what another press wanted to stand longer: the later end holds, and none is the last.
+
+    What the line tells of an end that was moved.
+    """
+    was = stop.ends_at
+    if was is None or (wish.ends_at is not None and wish.ends_at <= was):
+        return {}
+    StopRequest.objects.filter(pk=stop.pk).update(ends_at=wish.ends_at)
+    stop.ends_at = wish.ends_at
+    return {"ended": was.isoformat()}
+
+
+def _no_sooner(weaker: StopRequest, wish: Wish) -> Wish:
+    """A stronger stop, which takes the place of a weaker one, ends no sooner than that would have."""
+    if wish.ends_at is None or (weaker.ends_at is not None and weaker.ends_at <= wish.ends_at):
+        return wish
+    return replace(wish, ends_at=weaker.ends_at, ignored=[*wish.ignored, KEPT.format(name="ends_at")])
 
 
 def supersede(weaker: StopRequest, stop: StopRequest, because: str) -> Line:
@@ -400,7 +425,7 @@ def shut_line(scope: Scope, stop: StopRequest, actor: Actor, wish: Wish) -> Line
     return _line("gate.shut", scope, stop, actor, wish)
 
 
-def _line(kind: str, scope: Scope, stop: StopRequest, actor: Actor, wish: Wish) -> Line:
+def _line(kind: str, scope: Scope, stop: StopRequest, actor: Actor, wish: Wish, **more: str) -> Line:
     told: dict[str, Any] = {
         "mode": wish.mode,
         "requested_mode": wish.requested_mode,
@@ -412,7 +437,7 @@ def _line(kind: str, scope: Scope, stop: StopRequest, actor: Actor, wish: Wish) 
     }
     moments = {"review_at": stop.review_at, "ends_at": stop.ends_at}
     told |= {name: at.isoformat() for name, at in moments.items() if at is not None}
-    return Line(kind, actor.id, told, stop_id=stop.pk)
+    return Line(kind, actor.id, told | more, stop_id=stop.pk)
 
 
 def named(scope: Scope) -> dict[str, str]:

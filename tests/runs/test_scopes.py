@@ -12,11 +12,22 @@ from runs import access, fanout, gate, policies, refusals, releases, scopes
 from runs.access import Actor, NotAllowed, NotFound
 from runs.admission import Admitted
 from runs.guard import Refusal
-from runs.models import Evidence, Gate, Policy, Press, Role, Run, Session, StopRequest, Workspace
+from runs.models import (
+    Evidence,
+    EvidencePayload,
+    Gate,
+    Policy,
+    Press,
+    Role,
+    Run,
+    Session,
+    StopRequest,
+    Workspace,
+)
 from runs.policies import Match
 from runs.scopes import Target
 from runs.stops import StopAnswer, Wish
-from tests.worlds import World, a_person, a_run, a_token, fresh
+from tests.worlds import World, a_person, a_run, a_token, fresh, in_seconds
 
 pytestmark = pytest.mark.django_db
 KINDS = ("workspace", "session", "policy")
@@ -158,6 +169,18 @@ def test_the_same_press_after_a_release_shuts_the_gate_again(world: World, kind:
     assert (scopes.scope_of(first.stop).gate, again[0].stop.pk != first.stop.pk) == ("SHUT", True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_press_after_the_release_of_a_stronger_stop_shuts_the_gate_again(
+    world: World, kind: str
+) -> None:
+    first = press(world, kind, key="k-1")
+    stronger = press(world, kind, world.carol, mode="cancel")
+    assert press(world, kind, key="k-1").stop == first.stop, "while the stronger one holds the gate"
+    release(world, stronger.stop)
+    again = press(world, kind, key="k-1")
+    assert (again.repeated, scopes.scope_of(again.stop).gate) == (False, "SHUT")
+
+
 @pytest.mark.invariant("I19")
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_a_release_one_run_is_resumed_and_goes_on_and_the_others_stay_paused(
@@ -266,6 +289,30 @@ def test_the_gate_that_a_restore_shut_is_opened_by_an_admin(world: World) -> Non
         release(world, stop)
     release(world, stop, access.person(a_person("erin", world.workspace, Role.ADMIN)))
     assert Workspace.objects.get(pk=world.workspace.pk).gate == Gate.OPEN
+
+
+def test_no_end_date_ends_what_another_press_wanted_to_stand_longer(world: World) -> None:
+    soon, later = in_seconds(60), in_seconds(3600)
+    first = press(world, key="k-1", ends_at=soon).stop
+    press(world, by=world.bob, key="k-2", ends_at=later)
+    assert fresh(first).ends_at == later
+    nearer = press(world, by=world.bob, key="k-3", ends_at=soon)
+    assert (fresh(first).ends_at, nearer.press.ignored) == (later, [scopes.KEPT.format(name="ends_at")])
+    press(world, by=world.bob, key="k-4")
+    assert fresh(first).ends_at is None, "whoever names no end wants it to stand until it is released"
+    joins = Evidence.objects.filter(stop_id=first.pk, kind="stop.joined").order_by("seq")
+    bodies = EvidencePayload.objects.filter(stream=world.workspace.pk, seq__in=joins.values("seq"))
+    assert ['"ended"' in body.body for body in bodies.order_by("seq")] == [True, False, True]
+
+
+def test_a_stronger_stop_ends_no_sooner_than_the_milder_one_that_it_supersedes(world: World) -> None:
+    press(world, key="k-1")
+    stronger = press(world, by=world.bob, mode="cancel", ends_at=in_seconds(60))
+    assert (stronger.stop.ends_at, stronger.press.ignored) == (None, [scopes.KEPT.format(name="ends_at")])
+    press(world, "session", ends_at=in_seconds(60))
+    longer = press(world, "session", mode="cancel", ends_at=in_seconds(3600)).stop
+    assert longer.ends_at is not None
+    assert longer.ends_at > in_seconds(1800)
 
 
 def test_a_press_that_joins_keeps_the_moments_of_the_stop_and_says_so(world: World) -> None:

@@ -6,6 +6,7 @@ the obvious lines of Django compile to. Nothing of this is ever called by the pr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, Q, QuerySet
 
 from effects.models import Approval, Effect, Review
-from runs.models import InFlight, Permit, Run, Step, StopRequest
+from runs.models import InFlight, Permit, Run, Step, StopRequest, Workspace
 from runs.store import after, database_time, new_id
 from tests.worlds import a_permit, a_step, number
 
@@ -252,19 +253,23 @@ def one_statement_stop(run: Run) -> None:
 # --- Stops of a scope, admissions, fences ------------------------------------------------------------------
 
 
-def admit_unlocked(like: Run) -> None:
-    """A run beside this one, under the gates as this statement sees them."""
+def admit_unlocked(under: Run | Workspace, key: str = "unlocked", *, past_the_fence: bool = False) -> None:
+    """A run of this workspace, or beside this run, under the gates as this statement sees them.
+
+    `past_the_fence`: committed once a stop of the workspace is fenced, or after a while.
+    """
+    workspace = under if isinstance(under, Workspace) else under.workspace
+    columns = ("session_id", "session_epoch", "labels", "policy_epochs")
+    more = {name: getattr(under, name) for name in columns} if isinstance(under, Run) else {}
+    fenced = StopRequest.objects.filter(workspace=workspace, scope="workspace", released_at__isnull=True)
     with transaction.atomic():
-        Run.objects.create(
-            workspace_id=like.workspace_id,
-            session_id=like.session_id,
-            session_epoch=like.session_epoch,
-            labels=like.labels,
-            policy_epochs=like.policy_epochs,
-            key="unlocked",
-            name="unlocked",
-            parameters_digest="",
-        )
+        epoch = Workspace.objects.get(pk=workspace.pk).epoch
+        named = {"key": key, "name": key, "parameters_digest": "", "admitted_epoch": epoch}
+        Run.objects.create(workspace=workspace, **named, **more)
+        end = time.monotonic() + 3
+        while past_the_fence and time.monotonic() < end:
+            past_the_fence = not fenced.filter(fenced_at__isnull=False).exists()
+            time.sleep(0.01)
 
 
 SHUT = "UPDATE runs_workspace SET gate = 'SHUT', epoch = epoch + 1 WHERE id = %(ws)s"

@@ -12,11 +12,12 @@ import secrets
 import time
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db import DatabaseError
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from . import fanout, releases, scopes, wake
 from .access import Actor, NotAllowed
-from .models import Press, ScopeKind, StopRequest, User, WideStop, Workspace
+from .models import Press, Release, ScopeKind, StopRequest, User, WideStop, Workspace
 from .presses import STRENGTH, Wish
 from .releases import NoReason, NotFenced, NotStanding
 from .store import Now, alongside, database_time, stop_verb, verb
@@ -24,6 +25,7 @@ from .store import Now, alongside, database_time, stop_verb, verb
 log = logging.getLogger(__name__)
 
 VIA = "everywhere"  # how the stop of a workspace was pressed that came from here
+ROOM = 240  # characters of a press's key that are kept where it makes a second stop
 IN_REQUEST_S = 5.0  # so long the request goes on from gate to gate, and then to the runs
 
 
@@ -62,10 +64,20 @@ def request_wide_stop(*, actor: Actor, wish: Wish) -> WideStop:
 @stop_verb
 def _press(actor: Actor, wish: Wish, key: str) -> WideStop:
     _demand(actor)
+    before = WideStop.objects.filter(Q(key=key) | Q(key__startswith=f"{key[:ROOM]} #"), actor=actor.id)
+    holds = [wide for wide in before.filter(released_at__isnull=True) if _covers(wide, wish)]
+    if holds:
+        return holds[0]
     told = {"mode": wish.mode, "reason": wish.reason, "note": wish.note, "deadline_s": wish.deadline_s}
     told |= {"via": actor.via, "address": actor.address}
-    made, _ = WideStop.objects.get_or_create(actor=actor.id, key=key, defaults=told)
-    return made
+    number = before.count()
+    own = f"{key[:ROOM]} #{number}" if number else key
+    return WideStop.objects.get_or_create(actor=actor.id, key=own, defaults=told)[0]
+
+
+def _covers(wide: WideStop, wish: Wish) -> bool:
+    """What was released, or asked for less, is no answer to a press by the same key."""
+    return STRENGTH[wide.mode] >= STRENGTH[wish.mode]
 
 
 # carried out ----------------------------------------------------------------------------------------
@@ -88,13 +100,21 @@ def _carry_on(wide_id: str, within_s: float) -> None:
         for workspace_id in list(_left(wide).order_by("pk").values_list("pk", flat=True)):
             if time.monotonic() > end:
                 return
-            _shut(wide_id, workspace_id)
+            _try_to_shut(wide_id, workspace_id)
         _all_shut(wide_id)
         for stop_id in StopRequest.objects.filter(wide=wide, fenced_at__isnull=True).values_list(
             "pk", flat=True
         ):
             if (left := end - time.monotonic()) > 0:
                 fanout.fence(stop_id, left)
+
+
+def _try_to_shut(wide_id: str, workspace_id: str) -> None:
+    """One that can't be reached now keeps no other open; the sweep tries it again."""
+    try:
+        _shut(wide_id, workspace_id)
+    except DatabaseError:
+        log.exception("stop %s has not reached workspace %s yet; the sweep goes on", wide_id, workspace_id)
 
 
 def _left(wide: WideStop) -> QuerySet[Workspace]:
@@ -111,7 +131,7 @@ def _key(wide: WideStop) -> str:
 def _shut(wide_id: str, workspace_id: str) -> None:
     """Press it on one workspace; again changes nothing. Not if people released it meanwhile."""
     workspace, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace_id))
-    wide = standing().filter(pk=wide_id).first()
+    wide = standing().select_for_update(no_key=True).filter(pk=wide_id).first()
     if wide is not None and _left(wide).filter(pk=workspace_id).exists():
         _shut_locked(wide, workspace)
 
@@ -133,7 +153,8 @@ def _all_shut(wide_id: str) -> None:
 
 def shut_at_birth(workspace: Workspace) -> None:
     """In the transaction that makes a workspace: its gate is shut while all workspaces are stopped."""
-    found = sorted(standing(), key=lambda wide: -STRENGTH[wide.mode])
+    held = standing().select_for_update(no_key=True)  # a release waits, and finds this workspace too
+    found = sorted(held, key=lambda wide: -STRENGTH[wide.mode])
     if found:
         locked, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace.pk))
         for wide in found:
@@ -165,9 +186,20 @@ def release_wide(*, actor: Actor, reason: str) -> list[WideStop]:
     if not wides:
         raise NotStanding
     _demand_fenced(wides)
-    for stop_id in _to_release(wides):
-        releases.release_with_all(actor=actor, stop_id=stop_id, reason=reason.strip())
-    return [_released(wide.pk) for wide in wides]
+    while True:
+        for stop in list(_undecided(wides).order_by("pk")):
+            if stop.fenced_at is None:  # it was born shut meanwhile
+                fanout.fence(stop.pk)
+            releases.release_with_all(actor=actor, stop_id=stop.pk, reason=reason.strip())
+        released = [_released(wide.pk) for wide in wides]
+        if all(wide.released_at for wide in released):
+            return released
+
+
+def _undecided(wides: list[WideStop]) -> QuerySet[StopRequest]:
+    """What they hold still, but for stops that wait for the second of two people."""
+    waits = Release.objects.filter(stop=OuterRef("pk"), granted_at__isnull=True, void_at__isnull=True)
+    return scopes_of(wides).filter(~Exists(waits))
 
 
 def _demand_fenced(wides: list[WideStop]) -> None:
@@ -182,11 +214,10 @@ def scopes_of(wides: list[WideStop]) -> QuerySet[StopRequest]:
     return StopRequest.objects.filter(scopes.in_force(), wide__in=wides)
 
 
-def _to_release(wides: list[WideStop]) -> list[str]:
-    return list(scopes_of(wides).order_by("pk").values_list("pk", flat=True))
-
-
 @verb
 def _released(wide_id: str) -> WideStop:
-    WideStop.objects.filter(pk=wide_id, released_at__isnull=True).update(released_at=Now())
+    """Unless a workspace was shut by it meanwhile: whoever does that holds this row."""
+    wide = WideStop.objects.select_for_update(no_key=True).get(pk=wide_id)
+    if not _undecided([wide]).exists():
+        WideStop.objects.filter(pk=wide_id, released_at__isnull=True).update(released_at=Now())
     return WideStop.objects.get(pk=wide_id)

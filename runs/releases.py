@@ -100,6 +100,7 @@ def release_with_all(*, actor: Actor, stop_id: str, reason: str) -> None:
     """The part of one workspace in a release of all of them, whose right was asked for there (everywhere.py).
 
     Where two people release, it is the wish of the first; somebody else's wish is left alone.
+    Raises NotFenced.
     """
     answer = _release_with_all(actor, stop_id, reason)
     if answer is not None:
@@ -111,6 +112,7 @@ def _release_with_all(actor: Actor, stop_id: str, reason: str) -> Released | Ask
     workspace, scope, stop = _locked(stop_id)
     if stop.released_at is not None or stop.superseded_by_id is not None:
         return None
+    _demand_fenced(stop)
     if not rules_of(workspace.pk).release_by_two:
         return _open(workspace, scope, stop, _decided(stop, actor, reason), actor)
     return None if open_wish(stop) else _ask(workspace, stop, actor, reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from runs import access, everywhere, fanout, releases, scopes
 from runs.access import Actor, NotAllowed
@@ -103,6 +104,61 @@ def test_a_workspace_that_its_people_released_is_not_shut_again(world: World, ro
     everywhere.carry_on(wide.pk)
     assert gate_of(world.workspace) == "OPEN"
     assert gate_of(world.elsewhere) == "SHUT"
+
+
+def test_an_old_key_shuts_all_again_once_the_stop_was_released_and_a_stronger_mode_is_a_press_of_its_own(
+    world: World, root: Actor
+) -> None:
+    first = everywhere_stopped(root, key="k")
+    assert everywhere_stopped(root, key="k").pk == first.pk
+    stronger = everywhere_stopped(root, key="k", mode="cancel")
+    assert (stronger.mode, stronger.pk != first.pk) == ("cancel", True)
+    assert everywhere_stopped(root, key="k", mode="cancel").pk == stronger.pk
+    assert everywhere_stopped(root, key="k").pk in (first.pk, stronger.pk), "what holds is strong enough"
+    everywhere.release_wide(actor=root, reason="over")
+    again = everywhere_stopped(root, key="k")
+    assert (again.released_at, gate_of(world.workspace)) == (None, "SHUT")
+    assert everywhere_stopped(root, key="k").pk == again.pk
+    assert WideStop.objects.count() == 3
+
+
+def test_a_workspace_that_can_not_be_reached_keeps_no_other_open(
+    world: World, root: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = Workspace.objects.order_by("pk")
+    shut = everywhere._shut
+
+    def stuck(wide_id: str, workspace_id: str) -> None:
+        if workspace_id == first.pk:
+            raise OperationalError("canceling statement due to lock timeout")
+        shut(wide_id, workspace_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(everywhere, "_shut", stuck)
+        wide = everywhere_stopped(root)
+    assert (gate_of(first), {gate_of(one) for one in others}) == ("OPEN", {"SHUT"})
+    assert wide.shut_at is None, "and nobody says that all are"
+    everywhere.carry_on(wide.pk)
+    assert gate_of(first) == "SHUT"
+    assert WideStop.objects.get(pk=wide.pk).shut_at is not None
+
+
+def test_a_workspace_that_is_born_shut_during_the_release_is_released_with_the_others(
+    world: World, root: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everywhere_stopped(root)
+    born: list[Workspace] = []
+    one_of_them = releases.release_with_all
+
+    def release(**named: Any) -> None:
+        if not born:
+            born.append(everywhere.make_workspace(slug=f"born-{number()}", name="Born"))
+            assert gate_of(born[0]) == "SHUT"
+        one_of_them(**named)
+
+    monkeypatch.setattr(releases, "release_with_all", release)
+    everywhere.release_wide(actor=root, reason="over")
+    assert gate_of(born[0]) == "OPEN"
 
 
 def test_a_release_waits_for_every_fence_and_starts_nothing(

@@ -9,12 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from pydantic import Field, StrictBool
 
-from runs import cursors, schedules
+from runs import cursors, policies, schedules
 from runs.access import Actor, NotFound, demand_workspace
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.fields import In, Moment, Note, OptionalKey, Out, ShortName
 from runs.idempotency import Reply, once, reply, send
-from runs.models import Policy, ScheduledStop, ScopeKind, Session
+from runs.models import ScheduledStop, ScopeKind, Session
 from runs.presses import DEADLINE_S, Wish
 from runs.problems import NAMES, invalid
 from runs.schedules import READINGS, Ended, NotAhead, UnknownZone, What
@@ -131,16 +131,11 @@ def _what(home: str, body: ScheduleIn) -> What:
     if scope == ScopeKind.RUN:
         return What(scope, run_key=name)
     if scope == ScopeKind.SESSION:
-        return What(scope, Session.objects.get_or_create(workspace_id=home, key=name)[0].pk)
-    return What(scope, _policy(home, name))
-
-
-def _policy(home: str, name: str) -> str:
-    rows = Policy.objects.filter(workspace_id=home)
-    found = rows.filter(pk=name).first() or rows.filter(name=name).first()
+        return What(scope, session_key=name)
+    found = policies.named(home, name)
     if found is None:
         raise NotFound("policy")
-    return found.pk
+    return What(scope, found.pk)
 
 
 def _wish(body: ScheduleIn) -> Wish:
@@ -149,7 +144,10 @@ def _wish(body: ScheduleIn) -> Wish:
 
 def _unkept(home: str, actor: Actor, what: What, wish: Wish, when: schedules.Moment) -> ScheduledStop:
     """What would be kept, without an id."""
-    ids = {f"{what.scope}_id": what.id} if what.id else {}
+    ids: dict[str, str | None] = {f"{what.scope}_id": what.id} if what.id else {}
+    if what.session_key:
+        found = Session.objects.filter(workspace_id=home, key=what.session_key).first()
+        ids = {"session_id": found.pk if found else None}
     told = {"at": when.at, "local": when.local, "zone": when.zone, "reading": when.reading}
     wished = {"mode": wish.mode, "reason": wish.reason, "note": wish.note, "deadline_s": wish.deadline_s}
     named = {"scope": what.scope, "run_key": what.run_key, "actor": actor.id, "workspace_id": home, **ids}

@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q, QuerySet
 
-from . import scopes, stops
+from . import access, scopes, stops
 from .access import SYSTEM, Actor, NotFound
 from .evidence import Line, record
-from .models import Policy, ScheduledStop, ScopeKind, Session, StopRequest, Workspace
+from .models import Policy, Run, ScheduledStop, ScopeKind, Session, StopRequest, Workspace
 from .presses import StopAnswer, Wish
 from .scopes import Target
 from .store import alongside, database_time, verb
@@ -90,17 +90,19 @@ def _skip(local: datetime, there: ZoneInfo, before: datetime, after: datetime) -
 
 @dataclass(frozen=True)
 class What:
-    """What a scheduled stop is of: scope session, workspace or policy with its id, or run with its key."""
+    """What a scheduled stop is of: scope workspace; policy with its id; session with its id or its key; run
+    with its key. A run or a session need not be there yet."""
 
     scope: str
     id: str = ""
     run_key: str = ""
+    session_key: str = ""
 
 
 def schedule(*, actor: Actor, workspace_id: str, what: What, wish: Wish, when: Moment) -> ScheduledStop:
     """Keep a stop for a moment ahead. For whoever may stop there now; it is pressed by the system.
 
-    Raises NotFound, NotAllowed, NotAhead.
+    The same `wish.key` of the same actor answers the one that is kept. Raises NotFound, NotAllowed, NotAhead.
     """
     return _schedule(actor, workspace_id, what, wish, when)
 
@@ -110,7 +112,10 @@ def _schedule(actor: Actor, workspace_id: str, what: What, wish: Wish, when: Mom
     workspace = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace_id).first()
     if workspace is None:
         raise NotFound("workspace")
-    scopes.demand(actor, "stop", workspace_id, what.scope)
+    demand(actor, workspace_id, what)
+    again = ScheduledStop.objects.filter(workspace=workspace, actor=actor.id, key=wish.key or None).first()
+    if again is not None:
+        return again
     demand_ahead(when)
     made = ScheduledStop.objects.create(
         workspace=workspace,
@@ -126,9 +131,19 @@ def _schedule(actor: Actor, workspace_id: str, what: What, wish: Wish, when: Mom
         zone=when.zone,
         reading=when.reading,
         actor=actor.id,
+        key=wish.key,
     )
     record(workspace, _line("stop.scheduled", made, actor.id))
     return ScheduledStop.objects.get(pk=made.pk)
+
+
+def demand(actor: Actor, workspace_id: str, what: What) -> None:
+    """For whoever may stop there: of their own run, people of any role. Raises NotFound, NotAllowed."""
+    mine = Run.objects.filter(workspace_id=workspace_id, key=what.run_key, owner=actor.user)
+    if what.scope == ScopeKind.RUN and actor.user is not None and (run := mine.first()) is not None:
+        access.demand(actor, "stop", run)
+    else:
+        scopes.demand(actor, "stop", workspace_id, what.scope)
 
 
 def demand_ahead(when: Moment) -> None:
@@ -144,12 +159,15 @@ def _named(workspace_id: str, what: What) -> dict[str, str]:
     model = models.get(what.scope)
     if model is None:
         return {}
+    if what.session_key:
+        session, _ = Session.objects.get_or_create(workspace_id=workspace_id, key=what.session_key)
+        return {"session_id": session.pk}
     if not model._default_manager.filter(pk=what.id, workspace_id=workspace_id).exists():
         raise NotFound(what.scope)
     return {f"{what.scope}_id": what.id}
 
 
-def _line(kind: str, made: ScheduledStop, actor: str, stop_id: str = "") -> Line:
+def _line(kind: str, made: ScheduledStop, actor: str, stop_id: str = "", **more: str) -> Line:
     told = {
         "scheduled": made.pk,
         "scope": made.scope,
@@ -158,23 +176,32 @@ def _line(kind: str, made: ScheduledStop, actor: str, stop_id: str = "") -> Line
         "local": made.local,
         "zone": made.zone,
         "reading": made.reading,
+        **more,
     }
     return Line(kind, actor, told, stop_id=stop_id)
 
 
 @verb
-def withdraw(*, actor: Actor, scheduled_id: str) -> ScheduledStop:
-    """Take a scheduled stop back before its moment. For whoever may stop there.
+def withdraw(*, actor: Actor, scheduled_id: str, reason: str = "") -> ScheduledStop:
+    """Take a scheduled stop back before it is pressed. For whoever may stop there.
 
     Raises NotFound, NotAllowed, Ended.
     """
     workspace, made = _locked(scheduled_id)
-    scopes.demand(actor, "stop", workspace.pk, "scheduled stop")
-    rows = ScheduledStop.objects.filter(_waiting(), pk=made.pk)
-    if not rows.update(withdrawn_at=database_time(), withdrawn_by=actor.id):
+    demand_of(actor, made)
+    rows = ScheduledStop.objects.filter(waiting(), pk=made.pk)
+    if not rows.update(withdrawn_at=database_time(), withdrawn_by=actor.id, withdrawn_why=reason):
         raise Ended
-    record(workspace, _line("stop.withdrawn", made, actor.id))
+    record(workspace, _line("stop.withdrawn", made, actor.id, reason=reason))
     return ScheduledStop.objects.get(pk=made.pk)
+
+
+def demand_of(actor: Actor, made: ScheduledStop) -> None:
+    """As `demand`, of one that is kept."""
+    try:
+        demand(actor, made.workspace_id, What(made.scope, run_key=made.run_key))
+    except NotFound as error:
+        raise NotFound("scheduled stop") from error
 
 
 def _locked(scheduled_id: str) -> tuple[Workspace, ScheduledStop]:
@@ -185,7 +212,8 @@ def _locked(scheduled_id: str) -> tuple[Workspace, ScheduledStop]:
     return workspace, ScheduledStop.objects.get(pk=scheduled_id)
 
 
-def _waiting() -> Q:
+def waiting() -> Q:
+    """Those that are neither pressed nor withdrawn."""
     return Q(pressed_at__isnull=True, withdrawn_at__isnull=True)
 
 
@@ -198,7 +226,7 @@ def due(limit: int = 100) -> list[str]:
 
 
 def _due() -> QuerySet[ScheduledStop]:
-    return ScheduledStop.objects.filter(_waiting(), at__lte=database_time())
+    return ScheduledStop.objects.filter(waiting(), at__lte=database_time())
 
 
 def press(scheduled_id: str) -> StopAnswer | None:
@@ -233,6 +261,6 @@ def _press(made: ScheduledStop) -> StopAnswer:
 def _pressed(scheduled_id: str, stop_id: str) -> None:
     workspace, made = _locked(scheduled_id)
     stop = StopRequest.objects.get(pk=stop_id)
-    rows = ScheduledStop.objects.filter(_waiting(), pk=scheduled_id)
+    rows = ScheduledStop.objects.filter(waiting(), pk=scheduled_id)
     if rows.update(pressed_at=database_time(), stop=stop):
         record(workspace, _line("stop.scheduled_pressed", made, SYSTEM.id, stop_id))

@@ -20,6 +20,7 @@ class ScheduledStop(models.Model):
     the clocks there were read (runs/schedules.py).
 
     Ends once: `pressed_at` with its `stop`, or `withdrawn_at`. `run_key`: of a run, registered or not.
+    `key`: of the form it came by; the same person's same key is one scheduled stop.
     """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "sch"))
@@ -37,9 +38,11 @@ class ScheduledStop(models.Model):
     zone = models.CharField(max_length=60, blank=True)
     reading = models.CharField(max_length=8, default="exact")
     actor = models.CharField(max_length=60)
+    key = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField(db_default=Now())
     withdrawn_at = models.DateTimeField(null=True)
     withdrawn_by = models.CharField(max_length=60, blank=True)
+    withdrawn_why = models.TextField(blank=True, default="")
     pressed_at = models.DateTimeField(null=True)
     stop = models.ForeignKey(StopRequest, models.PROTECT, null=True, related_name="+")
 
@@ -50,6 +53,9 @@ class ScheduledStop(models.Model):
             models.CheckConstraint(
                 condition=Q(pressed_at__isnull=True) | Q(withdrawn_at__isnull=True),
                 name="scheduled_stop_ends_once",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "actor", "key"], condition=~Q(key=""), name="scheduled_stop_once"
             ),
         )
         indexes = (

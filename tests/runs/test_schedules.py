@@ -10,7 +10,7 @@ import pytest
 from effects import tasks
 from runs import schedules
 from runs.access import NotAllowed, NotFound
-from runs.models import Evidence, Press, ScheduledStop, Session, StopRequest, Workspace
+from runs.models import Evidence, Press, Run, ScheduledStop, Session, StopRequest, Workspace
 from runs.presses import Wish
 from runs.schedules import Ended, Moment, NotAhead, UnknownZone, What, read_clock
 from runs.store import database_time
@@ -153,6 +153,29 @@ def test_who_may_not_stop_may_not_schedule_and_its_moment_lies_ahead(world: Worl
     assert ScheduledStop.objects.count() == 1
 
 
+def test_the_same_key_of_the_same_person_is_one_scheduled_stop(world: World) -> None:
+    first, again = scheduled(world, key="k"), scheduled(world, key="k", mode="pause")
+    other = scheduled(world, key="")
+    assert (first.pk, first.mode) == (again.pk, again.mode)
+    assert other.pk != first.pk
+    assert lines(world) == ["stop.scheduled"] * 2
+
+
+def test_whose_run_it_is_may_schedule_and_withdraw_its_stop(world: World) -> None:
+    run = world.run("mine")
+    told = {"workspace_id": world.workspace.pk, "wish": Wish(), "when": Moment(in_seconds(60))}
+    mine: dict[str, Any] = told | {"actor": world.dana, "what": What("run", run_key="mine")}
+    with pytest.raises(NotAllowed):
+        schedules.schedule(**mine)
+    Run.objects.filter(pk=run.pk).update(owner=world.dana.user)
+    made = schedules.schedule(**mine)
+    with pytest.raises(NotAllowed):
+        schedules.schedule(**mine | {"what": What("workspace")})
+    found = schedules.withdraw(actor=world.dana, scheduled_id=made.pk, reason="not needed")
+    assert found.withdrawn_why == "not needed"
+    assert lines(world) == ["stop.scheduled", "stop.withdrawn"]
+
+
 # --- Over the API -----------------------------------------------------------------------------------------
 
 
@@ -175,7 +198,7 @@ def test_its_moment_is_told_in_utc_before_it_is_kept(world: World, agent: Wire) 
         f"{next_summer()}-07-01T07:00:00Z",
     )
     assert preview.data["says"].startswith(f"At {next_summer()}-07-01 07:00:00 UTC, which is ")
-    assert not ScheduledStop.objects.exists()
+    assert (ScheduledStop.objects.exists(), Session.objects.exists()) == (False, False)
     kept = agent.post("/scheduled-stops", body, key="k-1")
     again = agent.post("/scheduled-stops", body, key="k-1")
     assert (kept.status, again.replayed, kept.data["state"]) == (201, True, "waiting")

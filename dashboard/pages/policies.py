@@ -7,24 +7,22 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
-from pydantic import ValidationError
 
 from dashboard import scope_words, words
 from dashboard.pages.facts import name_actors
+from dashboard.pages.match_form import NoMatch, offered, read_match, read_name
 from dashboard.pages.needs import COUNTED, at_most
 from dashboard.pages.run_filter import Filter
 from dashboard.pages.shell import actor_of, build_shell, signed_in, workspace_of
 from dashboard.pages.stop_rows import StopRow, rows_of
 from runs import access, policies
 from runs.models import FINAL, Gate, Policy, Reach, Run, ScopeKind, StopRequest, Workspace
-from runs.policies import Match, PolicyTaken
+from runs.policies import PolicyTaken
 
 SHOWN, STOPS, RUNS = 100, 20, 10
-LINES = 20  # labels that the form reads
-CLASSES = {name: word for name, word in words.CLASS.items() if name != "approval_wait"}
 REACH = {
     Reach.RUNS: "A stop of it withholds the whole runs, and refuses new ones.",
     Reach.EFFECTS: "A stop of it withholds those effects; the runs go on.",
@@ -74,63 +72,34 @@ def policy_rows(found: list[Policy]) -> list[PolicyRow]:
 def policies_page(request: HttpRequest) -> HttpResponse:
     """GET /policies/ : the list, and a form for a new one. POST: create it; that withholds nothing yet."""
     workspace = workspace_of(request)
-    told: dict[str, Any] = {}
+    said = ""
     if request.method == "POST":
         made = create(request, workspace)
         if isinstance(made, Policy):
             messages.info(request, CREATED)
             return redirect("policy", made.pk)
-        told = made
+        said = made
     shell = build_shell(request, "stops", workspace)
     found = list(Policy.objects.filter(workspace=workspace).order_by("name", "pk")[: SHOWN + 1])
-    told |= {"shell": shell, "now": shell.now, "rows": policy_rows(found[:SHOWN]), "shown": SHOWN}
-    told |= {"cut": len(found) > SHOWN, "classes": CLASSES, "kinds": kinds_of(workspace)}
-    return render(request, "policies/page.html", told, status=422 if "said" in told else 200)
+    told: dict[str, Any] = {"shell": shell, "now": shell.now, "said": said} | offered(workspace, request.POST)
+    told |= {"rows": policy_rows(found[:SHOWN]), "shown": SHOWN, "cut": len(found) > SHOWN}
+    return render(request, "policies/page.html", told, status=422 if said else 200)
 
 
 CREATED = "The policy is there. It withholds nothing until it is stopped."
 
 
-def kinds_of(workspace: Workspace) -> QuerySet[Any, Any]:
-    """The kinds that are registered, for the form to offer."""
-    kinds: QuerySet[Any, Any] = workspace.kinds.order_by("name").values_list("name", flat=True)[:SHOWN]
-    return kinds
-
-
-def create(request: HttpRequest, workspace: Workspace) -> Policy | dict[str, Any]:
-    """The new policy; or what the form held, and why there is none."""
-    sent = request.POST
-    name = words.clean(sent.get("name", ""))[:120]
-    access.demand_workspace(actor_of(request), "stop", workspace.pk)
+def create(request: HttpRequest, workspace: Workspace) -> Policy | str:
+    """The new policy; or why there is none."""
+    actor, sent = actor_of(request), request.POST
+    access.demand_workspace(actor, "stop", workspace.pk)
     try:
-        match = read_match(sent)
-        if not name:
-            raise ValueError("Give it a name.")
-        return policies.create_policy(
-            actor=actor_of(request), workspace_id=workspace.pk, name=name, match=match
-        )
-    except ValidationError as error:
-        said = [str(one["msg"]).removeprefix("Value error, ") for one in error.errors()[:5]]
+        name, match = read_name(sent), read_match(sent)
+        return policies.create_policy(actor=actor, workspace_id=workspace.pk, name=name, match=match)
+    except NoMatch as error:
+        return str(error)
     except PolicyTaken:
-        said = [
-            "A policy of this name is there, with another match. A policy never changes: give a new name."
-        ]
-    except ValueError as error:
-        said = [str(error)]
-    typed = {name: sent.get(name, "") for name in ("name", "labels", "kinds")}
-    return {"said": said, "typed": typed | {"classes": sent.getlist("classes")}}
-
-
-def read_match(sent: QueryDict) -> Match:
-    """Labels a line each (`tag = payments`), kinds a line each, classes as ticked. Raises ValueError."""
-    labels = {}
-    for line in [text for text in sent.get("labels", "").splitlines() if text.strip()][:LINES]:
-        name, equals, value = line.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise ValueError(f"Write a label as name = value, not “{words.brief(line)}”.")
-        labels[name.strip()] = value.strip()
-    kinds = [line.strip() for line in sent.get("kinds", "").splitlines() if line.strip()]
-    return Match(labels=labels, kinds=tuple(kinds), classes=tuple(sent.getlist("classes")))  # type: ignore[arg-type]
+        return "A policy of this name is there, with another match. A policy never changes: give a new name."
 
 
 class PolicyPage:

@@ -204,14 +204,15 @@ def not_recorded(request: HttpRequest, *, perhaps: bool = False) -> HttpResponse
     }
     facts |= {"sentence": "New work fails closed meanwhile.", "href": request.get_full_path()}
     facts |= {"link": "Try again", "not_recorded": pressed and not perhaps, "perhaps": pressed and perhaps}
-    facts |= {"again": again(request) if pressed else {}}
+    facts |= {"again": again(request) if pressed else []}
     return render(request, "error.html", facts, status=503)
 
 
-def again(request: HttpRequest) -> dict[str, Any]:
-    """The same form once more, with the same key: what names its runs or its scope comes along."""
-    sent = {name: value for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
-    return sent | StopForm.returned(request.POST.dict()).fields
+def again(request: HttpRequest) -> list[tuple[str, Any]]:
+    """The same form once more, with the same key: whatever else it names, each tick of it, comes along."""
+    form = StopForm.returned(request.POST.dict()).fields
+    sent = [(name, value) for name, values in request.POST.lists() for value in values]
+    return [*form.items(), *((n, v) for n, v in sent if n not in form and n != "csrfmiddlewaretoken")]
 
 
 @require_GET

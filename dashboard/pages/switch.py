@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from django.db import DatabaseError, InterfaceError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
-from pydantic import ValidationError
 
 from dashboard import words
+from dashboard.pages.match_form import NoMatch, offered, read_match, read_name
 from dashboard.pages.scope_press import press_scope, tell_scope
 from dashboard.pages.scope_preview import Met, preview_of_scope
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, workspace_of
 from dashboard.pages.stop import answer_press, not_recorded
 from dashboard.pages.stop_form import StopForm
-from effects.models import Kind
 from runs import policies
 from runs.access import Actor, demand_workspace
-from runs.fields import Class
 from runs.models import Policy, ScopeKind, Workspace
 from runs.policies import Match, PolicyTaken
 from runs.scopes import Target
 from runs.stops import StopAnswer
 from runs.store import database_time
-
-NAME_MAX, KINDS = 120, 50
-CLASSES = [(name, words.CLASS[name]) for name in get_args(Class) if name != "approval_wait"]
-
-
-class NoSwitch(ValueError):
-    """Why these fields make no policy. Nothing was changed."""
 
 
 def switch_page(request: HttpRequest) -> HttpResponseBase:
@@ -62,65 +52,32 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
 def show_form(request: HttpRequest) -> HttpResponse:
     workspace = workspace_of(request)
     demand_workspace(actor_of(request), "stop", workspace.pk)
-    return _show(request, workspace, request.GET.dict(), request.GET.getlist("class"))
+    return _show(request, workspace, request.GET)
 
 
 @checked
 def press(request: HttpRequest) -> HttpResponse:
     """Two verbs: the policy, whose gate is open, and the stop that shuts it. A second press finds both."""
-    workspace, sent = workspace_of(request), request.POST.dict()
+    workspace, sent = workspace_of(request), request.POST
     demand_workspace(actor_of(request), "stop", workspace.pk)
     try:
-        match, name = match_in(sent, request.POST.getlist("class")), name_in(sent)
-        verb = switched(actor_of(request), workspace, name, match, sent)
-    except NoSwitch as error:
-        return _show(request, workspace, sent, request.POST.getlist("class"), said=str(error), status=422)
+        name, match = read_name(sent), read_match(sent)
+        verb = switched(actor_of(request), workspace, name, match, sent.dict())
+    except NoMatch as error:
+        return _show(request, workspace, sent, said=str(error), status=422)
     return answer_press(request, verb, tell_scope)
 
 
 def switched(
     actor: Actor, workspace: Workspace, name: str, match: Match, sent: Mapping[str, str]
 ) -> Callable[[], StopAnswer]:
-    """Create the policy, or find the same one; answers the press on it. Raises NoSwitch."""
+    """Create the policy, or find the same one; answers the press on it. Raises NoMatch."""
     try:
         made = policies.create_policy(actor=actor, workspace_id=workspace.pk, name=name, match=match)
     except PolicyTaken as error:
-        raise NoSwitch(str(PolicyTaken.__doc__)) from error
+        raise NoMatch(str(PolicyTaken.__doc__)) from error
     target = Target(ScopeKind.POLICY, made.pk)
     return lambda: press_scope(actor, sent, target)
-
-
-def name_in(sent: Mapping[str, str]) -> str:
-    """The policy's name. Raises NoSwitch."""
-    name = words.clean(sent.get("name", ""))[:NAME_MAX]
-    if not name:
-        raise NoSwitch("Give it a name.")
-    return name
-
-
-def match_in(sent: Mapping[str, str], classes: Iterable[str]) -> Match:
-    """Labels `name=value` a line, kinds a line, classes by their boxes. Raises NoSwitch, saying which."""
-    labels: dict[str, str] = {}
-    for line in _lines(sent.get("labels", "")):
-        name, sign, value = line.partition("=")
-        if not sign:
-            raise NoSwitch(f"Write a label as name=value, not “{words.brief(line)}”.")
-        labels[name.strip()] = value.strip()
-    told = {"labels": labels, "kinds": _lines(sent.get("kinds", "")), "classes": list(classes)}
-    try:
-        return Match.model_validate(told)
-    except ValidationError as error:
-        raise NoSwitch(". ".join(_said(one) for one in error.errors()[:3])) from error
-
-
-def _lines(text: str) -> list[str]:
-    found = (part.strip() for part in re.split(r"[\n,]", text.replace("\0", "")[:8000]))
-    return [part for part in found if part][:KINDS]
-
-
-def _said(error: Any) -> str:
-    where = " ".join(str(part) for part in error["loc"][:1])
-    return f"{where.capitalize()}: {error['msg']}" if where else str(error["msg"])
 
 
 @require_GET
@@ -128,35 +85,31 @@ def _said(error: Any) -> str:
 def switch_preview(request: HttpRequest) -> HttpResponse:
     """GET /stops/new/preview : how many runs it matches now, and what a stop of them would meet."""
     workspace = workspace_of(request)
-    told = _preview(workspace, request.GET.dict(), request.GET.getlist("class"), database_time())
+    told = _preview(workspace, request.GET, database_time())
     return render(request, "stops/_match.html", told)
 
 
-def _preview(
-    workspace: Workspace, sent: Mapping[str, str], classes: Iterable[str], now: Any
-) -> dict[str, Any]:
+def _preview(workspace: Workspace, sent: QueryDict, now: Any) -> dict[str, Any]:
     try:
-        match = match_in(sent, classes)
-    except NoSwitch as error:
+        match = read_match(sent)
+    except NoMatch as error:
         return {"now": now, "not_yet": str(error)}
     imagined = Policy(workspace=workspace, name="", match=match.kept, reach=match.reach)
     met = Met(policies.matching_runs(imagined), now, match)
     return {"now": now, "match": match, "met": met, "preview": preview_of_scope(met, gated="it")}
 
 
+def named(sent: QueryDict) -> dict[str, str]:
+    """The fields of the stop's form; an empty key is none."""
+    return {name: str(value) for name, value in sent.items() if name != "key" or value}
+
+
 def _show(
-    request: HttpRequest,
-    workspace: Workspace,
-    sent: dict[str, str],
-    classes: list[str],
-    said: str = "",
-    status: int = 200,
+    request: HttpRequest, workspace: Workspace, sent: QueryDict, said: str = "", status: int = 200
 ) -> HttpResponse:
     shell = build_shell(request, "stops", workspace)
-    form = StopForm.returned(sent | {"key": sent.get("key") or secrets.token_hex(16)})
-    told: dict[str, Any] = {"shell": shell, "now": shell.now, "form": form, "sent": sent, "said": said}
-    told |= {"classes": [(name, word, name in classes) for name, word in CLASSES]}
-    told |= {"kinds": Kind.objects.filter(workspace=workspace).order_by("name")[:KINDS]}
-    told |= {"modes": form.offer(list(words.MODE)), "name_max": NAME_MAX}
-    told |= _preview(workspace, sent, classes, shell.now)
+    form = StopForm.returned({"key": secrets.token_hex(16)} | named(sent))
+    told: dict[str, Any] = {"shell": shell, "now": shell.now, "form": form, "said": said}
+    told |= {"modes": form.offer(list(words.MODE))} | offered(workspace, sent)
+    told |= _preview(workspace, sent, shell.now)
     return render(request, "stops/new.html", told, status=status)

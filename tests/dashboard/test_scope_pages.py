@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from runs import policies, releases, rules, scopes, stops
 from runs.access import Actor
-from runs.models import Press, Run, RunStatus, Session, StopPart, StopRequest, Workspace
+from runs.models import Policy, Press, Run, RunStatus, Session, StopPart, StopRequest, Workspace
 from runs.policies import Match
 from runs.rules import Rules
 from runs.scopes import Target
@@ -347,7 +347,7 @@ def test_a_switch_of_effects_leaves_its_runs_at_work_and_says_so(world: World) -
     [
         ({"name": "x"}, "Give labels, kinds or classes"),
         ({"name": "", "kinds": "k"}, "Give it a name."),
-        ({"name": "x", "labels": "payments"}, "Write a label as name=value, not “payments”."),
+        ({"name": "x", "labels": "payments"}, "Write a label as name = value, not “payments”."),
     ],
 )
 def test_what_makes_no_policy_is_said_and_kept_in_the_form(
@@ -359,6 +359,28 @@ def test_what_makes_no_policy_is_said_and_kept_in_the_form(
     assert why in text_of(html)
     assert "Your stop was NOT recorded." in html
     assert fields.get("labels", "") in html
+
+
+def test_a_label_beyond_what_a_policy_holds_is_refused_and_never_left_out(world: World) -> None:
+    labels = "\n".join(f"l{n} = a, b" for n in range(21))
+    page = browser(world.alice).post("/stops/new", {"name": "x", "labels": labels})
+    assert page.status_code == 422
+    assert "Labels:" in text_of(page.content.decode())
+    press(browser(world.alice), "/stops/new", name="x", labels=labels.rpartition("\n")[0])
+    assert Policy.objects.get().match["labels"] == {f"l{n}": "a, b" for n in range(20)}
+
+
+def test_a_switch_that_was_not_recorded_is_sent_again_with_each_tick(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(**_: Any) -> None:
+        raise OperationalError
+
+    monkeypatch.setattr(policies, "create_policy", away)
+    form = {"key": "k-1", "name": "x", "classes": ["read", "delivery"]}
+    html = browser(world.alice).post("/stops/new", form).content.decode()
+    for ticked in form["classes"]:
+        assert f'name="classes" value="{ticked}"' in html
 
 
 # the old addresses, everywhere ----------------------------------------------------------------------------

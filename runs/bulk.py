@@ -8,57 +8,96 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Q
 
 from . import fanout
 from .access import Actor, NotAllowed, NotFound, rights
-from .evidence import AT_ONCE, Line, record
+from .evidence import AT_ONCE, Line, canonical, record
 from .fences import keep_parts
-from .models import FINAL, Result, Run, ScopeKind, StopRequest, Workspace
-from .presses import StopAnswer, Wish, next_number, of_no_scope, pressed_before, record_press, wished
+from .models import FINAL, Result, Run, ScopeKind, StopPart, StopRequest, Workspace
+from .presses import (
+    RESUMED,
+    STRENGTH,
+    StopAnswer,
+    Wish,
+    next_number,
+    of_no_scope,
+    pressed_before,
+    record_press,
+    wished,
+)
 from .store import database_time, stop_verb
 
 NOT_HERE = "run_ids: {n} of them are no runs of this workspace"
+NOT_KEPT = "selection: it holds characters that can't be kept"
 Chosen = list[tuple[str, str, int | None]]  # id, status, owner
 
 
 def request_bulk_stop(
-    *, actor: Actor, workspace_id: str, wish: Wish, run_ids: Sequence[str], selection: Any = None
+    *,
+    actor: Actor,
+    workspace_id: str,
+    wish: Wish,
+    run_ids: Sequence[str],
+    selection: Any = None,
+    no_ids: int = 0,
 ) -> StopAnswer:
-    """Stop these runs of a workspace; `selection` is the filter that chose them, as it was shown.
+    """Stop these runs of a workspace; `selection` is the filter that chose them, as it was shown. `no_ids`:
+    so many more were named by something that is no id.
 
     Once this returns, the list survives the death of every process. A run that this actor may not stop is
     on it as not permitted. Never refused for a formality. Raises NotFound for outsiders and where none of
     the ids is a run of the workspace, NotAllowed where none of them may be stopped by this actor.
     """
     key, wish = wish.key or secrets.token_hex(16), of_no_scope(wish)
-    return fanout.carried_on(_freeze(actor, workspace_id, wish, key, sorted(set(run_ids)), selection))
+    if "\\u0000" in canonical(selection):
+        selection, wish = None, replace(wish, ignored=[*wish.ignored, NOT_KEPT])
+    chosen = Named(sorted(set(run_ids)), selection, no_ids)
+    return fanout.carried_on(_freeze(actor, workspace_id, wish, key, chosen))
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a press names: ids of runs, the filter that chose them, and how many that are no ids."""
+
+    run_ids: list[str]
+    selection: Any
+    no_ids: int
 
 
 @stop_verb
-def _freeze(
-    actor: Actor, workspace_id: str, wish: Wish, key: str, run_ids: Sequence[str], selection: Any
-) -> StopAnswer:
+def _freeze(actor: Actor, workspace_id: str, wish: Wish, key: str, named: Named) -> StopAnswer:
     workspace = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace_id).first()
     allowed = rights(actor, workspace_id)
     if workspace is None or not allowed:
         raise NotFound("workspace")
     mine = Q(stop__workspace=workspace, stop__scope=ScopeKind.BULK)
     again = pressed_before(actor, key, mine, wish.mode, moves=False)
-    if again is not None:
+    chosen = [row for some in _slices(named.run_ids) for row in _rows(workspace_id, some)]
+    if again is not None and _covers(again.stop, wish, [pk for pk, _, _ in chosen], named):
         return again
-    chosen = [row for some in _slices(run_ids) for row in _rows(workspace_id, some)]
     results = {pk: _at_first(actor, allowed, status, owner) for pk, status, owner in chosen}
     _demand_some(results)
-    if len(chosen) < len(run_ids):
-        not_here = NOT_HERE.format(n=len(run_ids) - len(chosen))
-        wish = replace(wish, ignored=[*wish.ignored, not_here])
-    stop = _record(workspace, actor, wish, results, selection)
+    if not_here := len(named.run_ids) + named.no_ids - len(chosen):
+        wish = replace(wish, ignored=[*wish.ignored, NOT_HERE.format(n=not_here)])
+    stop = _record(workspace, actor, wish, results, named.selection)
     record(workspace, _line(stop, actor, wish))
     return StopAnswer(stop, record_press(stop, actor, wish, key, "recorded"))
+
+
+def _covers(stop: StopRequest, wish: Wish, run_ids: Sequence[str], named: Named) -> bool:
+    """Whether the stop of an earlier press by this key is the answer to this one: as strong, each of these
+    runs on its list, none resumed since. A press that names no run is known by its filter.
+    """
+    if STRENGTH[wish.mode] > STRENGTH[stop.mode]:
+        return False
+    if not named.run_ids:
+        return bool(stop.selection == named.selection)
+    parts = StopPart.objects.filter(stop=stop).exclude(run_stop__closed_because=RESUMED)
+    return sum(parts.filter(run__in=some).count() for some in _slices(run_ids)) == len(run_ids)
 
 
 def _slices(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:

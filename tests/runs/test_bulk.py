@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from effects import resume as resuming
 from effects.drain import drain_run
 from runs import bulk, fanout
 from runs.access import NotAllowed, NotFound
@@ -91,6 +92,23 @@ def test_the_same_key_again_is_the_same_stop(world: World) -> None:
     first, again = stop_all(world, run, key="k"), stop_all(world, run, key="k")
     assert (again.repeated, again.stop.pk) == (True, first.stop.pk)
     assert StopPart.objects.count() == 1
+
+
+def test_an_old_key_is_no_answer_for_other_runs_a_stronger_mode_or_runs_that_were_resumed(
+    world: World,
+) -> None:
+    one, two = world.run("one"), world.run("two")
+    first = stop_all(world, one, key="k", mode="pause").stop
+    more = stop_all(world, one, two, key="k", mode="pause")
+    assert (more.repeated, fresh(two).status) == (False, "PAUSING")
+    assert stop_all(world, two, key="k", mode="pause").stop == more.stop, "that one covers it"
+    drain_run(one.pk)
+    assert isinstance(resuming.resume(actor=world.alice, run_id=one.pk, reason="it may"), resuming.Resumed)
+    again = stop_all(world, one, key="k", mode="pause")
+    assert (again.repeated, fresh(one).status, again.stop == first) == (False, "PAUSING", False)
+    harder = stop_all(world, one, key="k", mode="cancel")
+    assert (harder.repeated, fresh(one).status) == (False, "CANCELLING")
+    assert stop_all(world, one, key="k", mode="cancel").repeated
 
 
 def test_it_closes_when_the_stop_of_each_run_is_closed(world: World) -> None:

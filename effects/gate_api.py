@@ -21,7 +21,7 @@ from runs.tokens import actor_of, home_of, spaces_of
 
 from . import stop_out
 from .schemas import Reason
-from .stop_api import PRESS, body_of, press, wish_in
+from .stop_api import PRESS, body_of, press, releasing, wish_in
 
 router = Router(by_alias=True)
 problems.NAMES.update({NotShut: "gate-not-shut", OtherStop: "other-stop"})
@@ -73,7 +73,8 @@ def release_gate(request: HttpRequest, body: ReleaseGateIn) -> HttpResponse:
     actor, home = actor_of(request), home_of(actor_of(request))
 
     def release() -> Standing:
-        return gates.release(actor=actor, workspace_id=home, reason=body.reason, stop_id=body.stop_id)
+        with releasing():
+            return gates.release(actor=actor, workspace_id=home, reason=body.reason, stop_id=body.stop_id)
 
     return once(request, release, lambda _: reply(200, gate_out(gates.standing(home))), required=False)
 

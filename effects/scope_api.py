@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
-from runs import bodies, bulk, cursors, releases, scopes, step_stops, wishes
+from runs import bodies, bulk, cursors, policies, releases, scopes, step_stops, wishes
 from runs.access import Actor, NotFound, demand_workspace
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.fields import In
 from runs.idempotency import Reply, once, reply, send
-from runs.models import Policy, Result, ScopeKind, Session, StopPart
+from runs.models import Result, ScopeKind, Session, StopPart
 from runs.problems import NAMES, Problem, invalid, not_allowed
-from runs.releases import Asked, InThePast, NotFenced, NotStanding, Released, SamePerson, TwoPeople
+from runs.releases import Asked, InThePast, NotStanding, Released, SamePerson
 from runs.schemas import ProblemOut
 from runs.scopes import Target
 from runs.stop_schemas import (
@@ -37,7 +36,7 @@ from runs.tokens import actor_of, home_of
 
 from . import stop_out
 from .schemas import Reason
-from .stop_api import PRESS, body_of, find_stop, press, router, wish_in
+from .stop_api import PRESS, body_of, find_stop, press, releasing, router, wish_in
 
 __all__ = ["router"]  # that of stop_api.py, with these beside it: one address has one router
 NAMES.update({NotStanding: "not-standing", SamePerson: "same-person"})
@@ -136,22 +135,22 @@ def _workspace(actor: Actor, what: Mapping[str, Any]) -> Found:
 
 
 def _policy(actor: Actor, what: Mapping[str, Any]) -> Found:
-    named = _named(what, "policy")
-    rows = Policy.objects.filter(Q(pk=named) | Q(name=named), workspace_id=home_of(actor))
-    found = rows.values_list("pk", flat=True).first()
+    found = policies.named(home_of(actor), _named(what, "policy"))
     if found is None:
         raise NotFound("policy")
-    return _scope(ScopeKind.POLICY, found)
+    return _scope(ScopeKind.POLICY, found.pk)
 
 
 def _runs(actor: Actor, what: Mapping[str, Any]) -> Found:
     asked = what.get("run_ids")
-    ids = [one for one in asked if isinstance(one, str) and _is_text(one)] if isinstance(asked, list) else []
+    asked = asked if isinstance(asked, list) else []
+    ids = [one for one in asked if isinstance(one, str) and _is_text(one)]
     if not ids or len(ids) > MOST_RUNS:
         raise _not_named("run_ids", f"Which runs? Send {SEND['runs']}")
     selection = what.get("selection")
     told = selection if isinstance(selection, dict) else {}
-    return bulk.request_bulk_stop, {"workspace_id": home_of(actor), "run_ids": ids, "selection": told}
+    named = {"run_ids": ids, "no_ids": len(asked) - len(ids), "selection": told}
+    return bulk.request_bulk_stop, {"workspace_id": home_of(actor), **named}
 
 
 def _all(actor: Actor, what: Mapping[str, Any]) -> Found:
@@ -205,13 +204,8 @@ def release_stop(request: HttpRequest, stop_id: str, body: ReleaseIn) -> HttpRes
 
     def release() -> Released | Asked:
         find_stop(actor, stop_id)
-        try:
+        with releasing():
             return releases.release(actor=actor, stop_id=stop_id, reason=body.reason)
-        except NotFenced as error:
-            told = f"Its runs are still being stopped: {error.done} of {error.total}. Release it after that."
-            raise Problem("still-fencing", told, done=error.done, total=error.total) from error
-        except TwoPeople as error:
-            raise Problem("people-only", str(TwoPeople.__doc__)) from error
 
     return once(request, release, _released, required=False)
 

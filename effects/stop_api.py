@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import DatabaseError
@@ -17,6 +17,7 @@ from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.idempotency import HEADER, once, reply, send, unquoted
 from runs.models import Press, StopRequest
 from runs.problems import Problem
+from runs.releases import NotFenced, TwoPeople
 from runs.schemas import Nothing, ProblemOut
 from runs.stop_schemas import ForcedOut, Scope, StopIn, StopOut, StopsOut
 from runs.stops import Forced, StopAnswer, Wish
@@ -145,6 +146,18 @@ def force_deadline(request: HttpRequest, stop_id: str, body: Nothing) -> HttpRes
 def forced_out(forced: Forced) -> dict[str, Any]:
     """The stop on the wire, and whether this call let its deadline pass."""
     return {"forced": forced.forced, "stop": stop_out.one(forced.stop.pk)}
+
+
+@contextmanager
+def releasing() -> Iterator[None]:
+    """What keeps a release from being decided, as a problem."""
+    try:
+        yield
+    except NotFenced as error:
+        told = f"Its runs are still being stopped: {error.done} of {error.total}. Release it after that."
+        raise Problem("still-fencing", told, done=error.done, total=error.total) from error
+    except TwoPeople as error:
+        raise Problem("people-only", str(TwoPeople.__doc__)) from error
 
 
 # reading ------------------------------------------------------------------------------------------

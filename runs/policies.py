@@ -101,6 +101,12 @@ def create_policy(*, actor: Actor, workspace_id: str, name: str, match: Match) -
     return Policy.objects.get(pk=made.pk)
 
 
+def named(workspace_id: str, text: str) -> Policy | None:
+    """The policy of this workspace with this id, else with this name: none can be named like another's id."""
+    rows = Policy.objects.filter(workspace_id=workspace_id)
+    return rows.filter(pk=text).first() or rows.filter(name=text).first()
+
+
 # which runs -----------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from runs import fanout
 from runs.models import Press, StopRequest, Workspace
 from tests.wire import Wire, agent_of
 from tests.worlds import World, fresh
@@ -72,6 +73,17 @@ def test_a_shut_is_refused_for_no_formality_and_the_same_key_is_one_press(world:
         "the same key with a stronger mode is a press of its own"
     )
     assert (StopRequest.objects.count(), Press.objects.count(), gate_of(world)) == (2, 3, "SHUT")
+
+
+def test_a_release_that_comes_too_early_is_told_so(
+    world: World, keeper: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_of(world.workspace).run()
+    monkeypatch.setattr(fanout, "fence", lambda *args, **named: False)
+    keeper.post("/workspace/gate/shut")
+    early = keeper.post("/workspace/gate/release", {"reason": "right again"})
+    assert (early.status, early.problem, gate_of(world)) == (409, "still-fencing", "SHUT")
+    assert (early.data["done"], early.data["total"]) == (0, 1)
 
 
 def test_an_agent_may_shut_and_not_release_and_a_token_of_one_run_neither(world: World, keeper: Wire) -> None:

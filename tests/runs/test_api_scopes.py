@@ -178,7 +178,7 @@ def test_chosen_runs_are_one_record_with_a_result_each(world: World, agent: Wire
     body = {"scope": "runs", "run_ids": [*ids, foreign, 7], "selection": {"q": "nightly"}}
     said = agent.post("/stops", body)
     assert (said.status, said.data["scope"]) == (201, "bulk")
-    assert "run_ids: 1 of them are no runs of this workspace" in said.data["ignored"]
+    assert "run_ids: 2 of them are no runs of this workspace" in said.data["ignored"]
     parts = agent.get(f"/stops/{said.data['id']}/runs").data["items"]
     assert {one["run_id"] for one in parts} == set(ids)
     assert said.data["sentence"].startswith("Stop #2 of 3 chosen runs is recorded. 3 of 3 were reached: ")
@@ -370,3 +370,36 @@ def test_every_scope_has_a_name_and_every_result_a_word() -> None:
 
     assert set(stop_words.NAMES) == set(ScopeKind)
     assert set(stop_words.RESULTS) == set(Result) - {Result.PENDING}
+
+
+# --- Odd input --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", ["a\\u0000b", "\\ud800", "1e999", "NaN"])
+def test_no_oddity_in_a_selection_refuses_the_stop(agent: Wire, odd: str) -> None:
+    """Numbers that are none make the body unreadable: what to stop isn't understood then, and said so."""
+    run = agent.run()
+    value = odd if odd[0] in "1N" else f'"{odd}"'
+    raw = f'{{"scope": "runs", "run_ids": ["{run["id"]}"], "selection": {{"q": {value}}}}}'.encode()
+    said = agent.call("POST", "/stops", raw=raw)
+    assert said.status in ((422,) if odd[0] in "1N\\" and "0000" not in odd else (201,)), said.text
+    if said.status == 201:
+        assert Run.objects.get(pk=run["id"]).status == "CANCELLING"
+
+
+def test_ids_of_runs_that_are_none_are_told(agent: Wire) -> None:
+    run = agent.run()
+    said = agent.post("/stops", {"scope": "runs", "run_ids": [run["id"], 7, None, "a\u0000b"]})
+    assert said.status == 201, said.text
+    assert said.data["ignored"] == ["run_ids: 3 of them are no runs of this workspace"]
+
+
+def test_an_id_names_its_policy_though_another_is_called_so(agent: Wire) -> None:
+    meant = policy(agent, "meant")
+    called = policy(agent, meant["id"], kinds=["mail.send"])
+    assert agent.post("/stops", {"scope": "policy", "policy": meant["id"]}).data["policy_id"] == meant["id"]
+    earlier = policy(agent, "earlier")
+    Policy.objects.filter(pk=called["id"]).delete()
+    Policy.objects.create(pk="pol_0", workspace_id=meant["workspace_id"], name=earlier["id"])
+    said = agent.post("/stops", {"scope": "policy", "policy": earlier["id"]})
+    assert said.data["policy_id"] == earlier["id"]

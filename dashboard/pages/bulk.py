@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -35,10 +35,9 @@ from dashboard.pages.shell import (
     workspace_of,
 )
 from dashboard.pages.stages import clock
-from dashboard.pages.stop import StopForm, not_recorded, wish_of
+from dashboard.pages.stop import StopForm, answer_press, not_recorded, wish_of
 from runs import access, bulk, stops
 from runs.models import FINAL, Run
-from runs.store import alongside
 
 log = logging.getLogger(__name__)
 MOST = 10_000  # runs that one bulk stop holds
@@ -112,7 +111,8 @@ def show_form(request: HttpRequest) -> HttpResponse:
     shell = build_shell(request, "runs", chosen.asked.workspace)
     told = {"shell": shell, "now": shell.now, "selection": chosen, "most": MOST, "none": NONE}
     told |= {"met": Selected.of(chosen, shell, person_of(request).pk), "too_many": too_many()}
-    told |= {"form": StopForm.returned(request.GET.dict()), "modes": words.MODE}
+    form = StopForm.returned(request.GET.dict())
+    told |= {"form": form, "modes": form.offer(list(words.MODE))}
     return render(request, "runs/stop.html", told)
 
 
@@ -157,41 +157,18 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
     return redirect(url)
 
 
-class Said:
-    """The answer in words, made before the commit: once it is there, the commit was at least tried."""
-
-    words: Mapping[str, Any] | None = None
-
-    def __init__(self, chosen: Selection) -> None:
-        self.chosen = chosen
-
-    def keep(self, answer: Any) -> None:
-        if isinstance(answer, stops.StopAnswer):
-            self.words = tell(answer, self.chosen)
-
-
 @checked
 def press(request: HttpRequest) -> HttpResponse:
     """One verb with the frozen list, and where its result stands."""
     chosen = Selection.read(request, request.POST)
-    ids, wish, said = chosen.frozen(), wish_of(request.POST.dict()), Said(chosen)
+    ids, wish = chosen.frozen(), wish_of(request.POST.dict())
     asked: dict[str, Any] = {"workspace_id": chosen.asked.workspace.pk, "selection": chosen.shown}
     asked["run_ids"] = ids if len(ids) <= MOST else []  # none: a press of before is found by its key
+    verb = partial(bulk.request_bulk_stop, actor=actor_of(request), wish=wish, **asked)
     try:
-        with alongside(said.keep):
-            bulk.request_bulk_stop(actor=actor_of(request), wish=wish, **asked)
+        return answer_press(request, verb, partial(tell, chosen))
     except access.NotFound:
         return nothing_pressed(request, chosen, len(ids))
-    except access.NotAllowed:
-        raise
-    except Exception:
-        log.exception("a bulk stop was not confirmed")
-        return not_recorded(request, perhaps=said.words is not None)
-    assert said.words is not None
-    if wants_json(request):
-        return JsonResponse({"recorded": True, **said.words}, status=201)
-    messages.info(request, said.words["sentence"])
-    return redirect(said.words["href"])
 
 
 def nothing_pressed(request: HttpRequest, chosen: Selection, number: int) -> HttpResponse:
@@ -214,7 +191,7 @@ def too_many() -> str:
     return TOO_MANY.format(most=f"{MOST:,}")
 
 
-def tell(answer: stops.StopAnswer, chosen: Selection) -> dict[str, Any]:
+def tell(chosen: Selection, answer: stops.StopAnswer) -> tuple[str, str]:
     """The sentence for the person who pressed, and the list with the result above it."""
     stop = answer.stop
     at = clock(stop.recorded_at, ms=True)
@@ -222,4 +199,4 @@ def tell(answer: stops.StopAnswer, chosen: Selection) -> dict[str, Any]:
     said = f"Stop #{stop.number} recorded {at} UTC: a {stop.mode} of {total}. Each is stopped in its turn."
     if answer.press.ignored:
         said += f" Left out, because it could not be read: {words.listed(answer.press.ignored)}."
-    return {"sentence": said, "href": chosen.asked.address(all="", done=stop.pk)}
+    return said, chosen.asked.address(all="", done=stop.pk)

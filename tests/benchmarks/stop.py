@@ -1,16 +1,22 @@
-"""G4, G12: how long a stop takes to be recorded, at a pace, under load, with no worker alive."""
+"""G4, G12: how long a stop takes to be recorded: at a pace, under load, without workers, with one stuck."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
-from django.db import connection
+from django.db import OperationalError, connection, transaction
+
+from runs.models import Run
+from runs.store import no_waiting
 
 from . import crew, raw
 from .figures import Figure, percentile, timed
 from .world import World
+
+STUCK_S = 3.0
 
 
 def measure(scale: int = 1) -> Iterator[Figure]:
@@ -23,9 +29,13 @@ def measure(scale: int = 1) -> Iterator[Figure]:
 
 
 def _paced(world: World, n: int) -> list[tuple[float, float]]:
+    return _stopped([world.run().pk for _ in range(n)], world)
+
+
+def _stopped(runs: list[str], world: World) -> list[tuple[float, float]]:
     """(a stop, a raw commit) in seconds, one pair each 10 ms."""
     commit, close = raw.committer()
-    runs, pairs = [world.run().pk for _ in range(n)], []
+    pairs = []
     for run in runs:
         base = timed(commit)
         pairs.append((timed(lambda run=run: world.stop(run)), base))  # type: ignore[misc]
@@ -119,3 +129,61 @@ def _with_and_without(world: World, database: str, scale: int) -> Iterator[Figur
         goal="no slower than with 8 at work",
         met=alone <= busy * 1.2,
     )
+    yield from _with_one_stuck(world, database, alone)
+
+
+def _until_held(run_id: str) -> None:
+    """Until somebody else has the lock of this run, on SQLite of the database, and keeps it."""
+    held = 0
+    while held < 3:
+        held = held + 1 if _is_held(run_id) else 0
+        time.sleep(0.02)
+
+
+def _is_held(run_id: str) -> bool:
+    try:
+        with no_waiting() if connection.vendor == "sqlite" else nullcontext(), transaction.atomic():
+            Run.objects.select_for_update(no_key=True, nowait=True).get(pk=run_id)
+    except OperationalError:
+        return True
+    return False
+
+
+def _with_one_stuck(world: World, database: str, alone: float) -> Iterator[Figure]:
+    """A process stands still for 3 s with the lock of a run: the stops of others, then that of its own run.
+
+    Its own run is waited for, a scope's gate is not (`bench scope`). SQLite has one writer: there the first
+    stop waits for whoever stands still, whichever run it is about.
+    """
+    stuck, others = world.run().pk, [world.run().pk for _ in range(30)]
+    with crew.Crew(1) as workers:
+        hold = {"call": "stick", "token": world.token, "run": stuck, "stuck_s": STUCK_S, "seconds": 0}
+        workers.tell([hold])
+        _until_held(stuck)
+        took = [ours * 1000 for ours, _ in _stopped(others, world)]
+        own = timed(lambda: world.stop(stuck)) * 1000
+        workers.hear()
+    p50, longest = statistics.median(took), STUCK_S * 1000 + 500
+    cases = [("p50 with one stuck on another run", p50, took, "no slower than with none", p50 <= alone * 1.2)]
+    if database == "sqlite":
+        cases = [
+            ("max with one stuck", max(took), took, "no later than 0.5 s after it", max(took) <= longest)
+        ]
+    cases.append(
+        ("of the run that one is stuck on", own, [own], "no later than 0.5 s after it", own <= longest)
+    )
+    for case, figure, values, goal, met in cases:
+        yield Figure(
+            "stop",
+            case,
+            database,
+            figure,
+            "ms",
+            len(values),
+            baseline=alone,
+            ratio=figure / alone,
+            p10=percentile(values, 0.1),
+            p90=percentile(values, 0.9),
+            goal=goal,
+            met=met,
+        )

@@ -58,6 +58,7 @@ MEANS = {
     "step": "Nothing more of this step is let through; the run goes on.",
     "observes": "It only observes: nothing is refused, and what it would have refused is counted.",
 }
+HELD_NO_RUN = "It holds nothing any more. The runs went on all the while."
 JOINED = "{subject} is stopped already, since {at} (#{number}, {who}). Your request was added to it."
 STEP_FINISHED = (
     "The step had already ended. Stop #{number} of {subject} is recorded; no retry of it may begin."

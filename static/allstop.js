@@ -89,7 +89,11 @@
     if (answer.sign_in) { location.assign(answer.sign_in); return; }
     if (!answer.recorded) { tell(form, "failed", answer.sentence); return; }
     const said = document.getElementById("stop-said"), dialog = form.closest("dialog");
-    if (!dialog || !said) { location.assign(answer.href); return; }
+    if (!dialog || !said) {
+      try { sessionStorage.setItem("said", answer.sentence); } catch { /* the page it leads to shows the stop itself */ }
+      location.assign(answer.href);
+      return;
+    }
     form.elements.key.value = fresh();   // this press is recorded; whatever is asked for next is another one
     said.textContent = answer.sentence;
     said.hidden = false;
@@ -99,6 +103,17 @@
     said.focus();
     for (const el of document.querySelectorAll("[data-topic]")) htmx.trigger(document.body, "live:" + el.dataset.topic);
   };
+
+  // ---- the answer to a press from a form of its own, on the page that it led to
+  const told = () => {
+    let sentence;
+    try { sentence = sessionStorage.getItem("said"); sessionStorage.removeItem("said"); } catch { return; }
+    if (!sentence) return;
+    const note = Object.assign(document.createElement("p"), { className: "note", textContent: sentence, tabIndex: -1 });
+    document.getElementById("main")?.prepend(note);
+    note.focus();
+  };
+  told();
 
   // ---- what is stopped: the button says it, and a name is typed where a slip would reach far
   const choose = (box) => {

@@ -27,6 +27,11 @@ class GateHealth:
     silent: list[Worker]
 
     @property
+    def more(self) -> int:
+        """Those that are silent too, and not named."""
+        return self.workers - self.heard - len(self.silent)
+
+    @property
     def never(self) -> int:
         return self.workers - self.at_gate
 

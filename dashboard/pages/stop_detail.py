@@ -84,6 +84,8 @@ class StopPage:
     def sentence(self) -> str:
         """Where it stands, and how far it is."""
         said = self.chip.sentence if self.stop.scope != ScopeKind.STEP else scope_words.MEANS["step"]
+        if self.stop.released_at and (self.stop.observes or self.of_effects):
+            said = scope_words.HELD_NO_RUN
         if self.standing and not self.stop.fenced_at and not self.stop.observes:
             said += f" {self.progress.done:,} of {many(self.progress.total, 'run')} so far."
         return said

@@ -14,7 +14,7 @@ from dashboard.pages.facts import name_actors
 from dashboard.scope_words import STAGE
 from dashboard.words import Term
 from runs import gates
-from runs.models import STANDING, Reach, Refusal, ScopeKind, StopPart, StopRequest, WouldRefuse
+from runs.models import STANDING, Reach, Refusal, Result, ScopeKind, StopPart, StopRequest, WouldRefuse
 from runs.presses import RELEASED
 
 OF_A_SCOPE = (*STANDING, ScopeKind.BULK)
@@ -47,6 +47,14 @@ class StopRow:
         """The stop's own page; the page of its run where that says more."""
         run = self.stop.run_id if self.stop.scope == ScopeKind.RUN else None
         return reverse("run", args=[run]) if run else reverse("stop-detail", args=[self.stop.pk])
+
+    @property
+    def reached(self) -> str:
+        """How many of its runs had their turn, while not all of them had; empty before the first."""
+        if not self.parts or self.stop.fenced_at:
+            return ""
+        of = f"{self.parts:,} of " if self.stop.runs_n else ""
+        return f"{of}{words.count(self.stop.runs_n or self.parts, 'run')} reached"
 
     @property
     def why(self) -> str:
@@ -152,10 +160,10 @@ def would_refuse(ids: list[str]) -> dict[str, Tally]:
 
 
 def parts_of(ids: list[str]) -> dict[str, int]:
-    """How many runs each of them is about."""
+    """How many runs of each had their turn."""
     if not ids:
         return {}
-    rows = StopPart.objects.filter(stop__in=ids).values_list("stop").order_by()
+    rows = StopPart.objects.filter(stop__in=ids).exclude(result=Result.PENDING).values_list("stop").order_by()
     return dict(rows.annotate(Count("pk")))
 
 

@@ -86,3 +86,10 @@ def test_it_asks_as_often_for_a_thousand_runs_as_for_ten(world: World) -> None:
         asked.append(len(queries))
     assert asked[0] == asked[1]
     assert asked[0] <= 22
+
+
+def test_silent_workers_that_are_not_named_are_counted(world: World) -> None:
+    run = world.run()
+    for n in range(5):
+        Worker.objects.create(run=run, name=f"s-{n}", last_heard_at=in_seconds(-600))
+    assert "and 2 more. Silence is not proof" in seen(world)

@@ -473,3 +473,22 @@ def test_stop_presses_of_a_run_stay_as_they_were(world: World) -> None:
     assert (fresh(run).cancel_version, fresh(beside).cancel_version) == (2, 1)
     assert stops.stop_of(beside) is None
     assert Press.objects.count() == 1
+
+
+def test_a_list_counts_the_runs_that_had_their_turn_and_not_those_that_wait_for_it(world: World) -> None:
+    bulk = StopRequest.objects.create(
+        workspace=world.workspace, number=1, scope="bulk", mode="cancel", actor="system", via="api",
+        run_key="", runs_n=2,
+    )  # fmt: skip
+    for name, result in (("a", "recorded"), ("b", "pending")):
+        StopPart.objects.create(stop=bulk, run=world.run(name), result=result)
+    for path in ("/stops/", "/"):
+        assert "1 of 2 runs reached" in said(browser(world.alice), f"{path}?workspace={world.workspace.slug}")
+
+
+def test_what_observed_says_after_its_end_that_it_stopped_nothing(world: World) -> None:
+    stop = stop_scope(world, whole(world), observe=True)
+    releases.release(actor=world.bob, stop_id=stop.pk, reason="seen enough")
+    page = said(browser(world.alice), f"/stops/{stop.pk}/")
+    assert "It holds nothing any more. The runs went on all the while." in page
+    assert "stays stopped" not in page

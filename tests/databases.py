@@ -79,8 +79,7 @@ class PostgresqlTemplate:
     def make(cls, server_url: str, folder: Path) -> "PostgresqlTemplate":
         template = cls(server_url, f"template_{os.getpid()}")
         template._execute(f"CREATE DATABASE {template.name}")
-        patient = "?options=-c%20idle_in_transaction_session_timeout%3D60s"
-        migrate(template._url(template.name) + patient, folder)
+        migrate(template._url(template.name), folder)
         return template
 
     def copy(self, folder: Path) -> Database:

@@ -18,7 +18,8 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("names", nargs="*", metavar="NAME", help="gate, stop, race, step, http, scope; memory")
+        names = "gate, stop, race, step, http, scope; memory"
+        parser.add_argument("names", nargs="*", metavar="NAME", help=names)
         parser.add_argument("--database", choices=DATABASES, help="one of them (default: both)")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
         parser.add_argument("--scale", type=int, default=1, help="repeat more (default: 1)")

@@ -1,4 +1,4 @@
-"""Django's migrate, without the limits that keep a stop from waiting: a migration takes as long as it takes."""
+"""Django's migrate without the limits that keep a stop from waiting: a migration takes the time it takes."""
 
 from typing import Any
 

@@ -24,6 +24,8 @@ from .models import (
     FINAL,
     STANDING,
     Evidence,
+    Permit,
+    PermitState,
     Reach,
     Result,
     Run,
@@ -33,6 +35,7 @@ from .models import (
     StopRequest,
     Workspace,
 )
+from .policies import covered, match_of
 from .presses import StopAnswer, close
 from .store import alongside, database_time, stop_verb, verb
 
@@ -40,6 +43,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 500  # runs a transaction
 A_PASS = 20_000  # ids that are read at once
+THE_LAST = 100  # runs that are reached while no admission goes on
 IN_REQUEST_S = 1.0  # so long the request of a stop goes on with it; the sweep does the rest
 IN_SWEEP_S = 10.0
 AGAIN_S = 0.01  # between two looks at rows that somebody else holds
@@ -53,10 +57,10 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False
     at once, and die in between. `patient`: wait for rows that others hold, as the sweep does; a person who
     pressed is not kept waiting by a dispatcher that is stuck, so a request only asks for them again.
     """
-    end, waits = time.monotonic() + within_s, False
+    end, waits, few = time.monotonic() + within_s, False, 0
     with alongside(lambda result: None):  # the caller's answer is that of its own stop
         while (ids := _next(stop_id)) is not None:
-            if not ids and _fenced(stop_id):
+            if len(ids) <= few and _fenced(stop_id):
                 children.pass_on_all(stop_id, end)
                 return True
             reached = 0
@@ -66,6 +70,7 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False
                     break
             if time.monotonic() > end:
                 return False
+            few = THE_LAST
             waits = patient and not reached  # whoever was passed over is waited for now
             if not (reached or waits):
                 time.sleep(AGAIN_S)
@@ -87,9 +92,9 @@ def carried_on(answer: StopAnswer) -> StopAnswer:
     return answer
 
 
-def carry_on(stop_id: str) -> None:
+def carry_on(stop_id: str, within_s: float = IN_SWEEP_S) -> None:
     """The sweep's part of it."""
-    if not fence(stop_id, IN_SWEEP_S, patient=True):
+    if not fence(stop_id, within_s, patient=True):
         wake.run_soon("effects.tasks.sweep")
 
 
@@ -127,7 +132,17 @@ def _left(stop: StopRequest) -> QuerySet[Run]:
     if stop.scope == ScopeKind.BULK:
         return Run.objects.filter(Exists(parts.filter(_undone())))
     rows = scopes.in_scope(stop).filter(~Exists(parts))
-    return rows.filter(status=RunStatus.ACTIVE) if lists_only(stop) else rows.exclude(status__in=FINAL)
+    return rows.filter(_may_send(stop)) if lists_only(stop) else rows.exclude(status__in=FINAL)
+
+
+def _may_send(stop: StopRequest) -> Q:
+    """Of a policy of effects: runs that go on, and those with something of its kinds in flight."""
+    assert stop.policy is not None
+    rows = Permit.objects.filter(covered(match_of(stop.policy)), run__workspace_id=stop.workspace_id)
+    flying, lost = (
+        Q(pk__in=rows.filter(state=state).values("run")) for state in (PermitState.OPEN, PermitState.LOST)
+    )
+    return Q(status=RunStatus.ACTIVE) | flying | (lost & ~Q(status__in=FINAL))
 
 
 def _undone() -> Q:
@@ -142,7 +157,12 @@ def lists_only(stop: StopRequest) -> bool:
 
 @stop_verb
 def _stop_chunk(stop_id: str, ids: Sequence[str], *, waits: bool) -> int:
-    """Stop those of these runs that were not reached yet; how many that were. Lock, then look."""
+    """Stop those of these runs that were not reached yet; how many that were."""
+    return _reach(stop_id, ids, waits=waits)
+
+
+def _reach(stop_id: str, ids: Sequence[str], *, waits: bool) -> int:
+    """Lock, then look."""
     locked = Run.objects.select_for_update(no_key=True, skip_locked=not waits).filter(pk__in=ids)
     held = list(locked.order_by("pk").values_list("pk", flat=True))
     stop = unfenced().select_related("policy").filter(pk=stop_id).first()
@@ -159,12 +179,18 @@ def _stop_chunk(stop_id: str, ids: Sequence[str], *, waits: bool) -> int:
 
 @stop_verb
 def _fenced(stop_id: str) -> bool:
-    """Every run was reached: say so, once. Under the workspace's lock, which every admission takes too."""
+    """Every run was reached: say so, once. Under the workspace's lock, which every admission takes too.
+
+    A policy of effects refuses no admission: the runs that came meanwhile are reached under that lock, else
+    there would be new ones for ever.
+    """
     workspace_id = StopRequest.objects.values_list("workspace_id", flat=True).get(pk=stop_id)
     workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
     stop = unfenced().select_related("policy").filter(pk=stop_id).first()
     if stop is None:
         return True
+    if lists_only(stop):
+        _reach(stop_id, list(_left(stop).order_by("pk").values_list("pk", flat=True)[:CHUNK]), waits=False)
     if _left(stop).exists():
         return False
     found = _results(stop)

@@ -12,14 +12,25 @@ from effects import resume as resuming
 from effects import retries as again
 from effects.drain import drain_run
 from effects.models import Effect
-from runs import gate, policies, refusals, releases, scopes
+from runs import fanout, gate, policies, refusals, releases, scopes
 from runs.access import NotAllowed, NotFound
 from runs.guard import Opened, Refusal
 from runs.models import Evidence, InFlight, Permit, Policy, Run, Step, StopRequest
 from runs.policies import Match, PolicyTaken, covers, matches
 from runs.scopes import Target
 from runs.stops import StopAnswer, Wish
-from tests.worlds import World, a_kind, a_run, a_token, a_workspace, fresh, intention, kinds_of
+from tests.worlds import (
+    World,
+    a_kind,
+    a_permit,
+    a_run,
+    a_step,
+    a_token,
+    a_workspace,
+    fresh,
+    intention,
+    kinds_of,
+)
 
 pytestmark = pytest.mark.django_db
 ODD = {
@@ -276,3 +287,36 @@ def test_a_run_of_another_workspace_is_never_under_a_policy(world: World) -> Non
     press(world, policy(world, kinds=["bank.charge"]))
     theirs = World()
     assert isinstance(charge(theirs, theirs.run(), "charge:7"), Opened)
+
+
+# --- What is in flight ------------------------------------------------------------------------------------
+
+
+def test_what_is_in_flight_of_a_run_that_drains_or_has_ended_is_listed_too(world: World) -> None:
+    """A message of a run that completed, a call of one that is being cancelled: both may still happen."""
+    drains, over, lost = (a_run(status, world.workspace) for status in ("CANCELLING", "COMPLETED", "FAILED"))
+    flying = {a_permit(a_step(run, "DISPATCHED", op_class="delivery")).pk for run in (drains, over)}
+    a_permit(a_step(over, "DISPATCHED"))
+    a_permit(a_step(lost, "UNKNOWN", op_class="delivery"), "LOST")
+    stop = press(world, policy(world, classes=("delivery",))).stop
+    assert stop.fenced_at is not None
+    assert set(InFlight.objects.filter(stop=stop).values_list("permit_id", flat=True)) == flying
+    assert dict(stop.parts.values_list("run_id", "result")) == {drains.pk: "listed", over.pk: "listed"}
+
+
+def test_runs_that_are_admitted_all_the_while_keep_no_fence_from_being_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy of effects refuses no run; one that came after its gate has nothing from before."""
+    world.run("before")
+    reach, came = fanout._stop_chunk, list[Run]()
+
+    def and_one_more(*args: Any, **named: Any) -> int:
+        reached = reach(*args, **named)
+        came.append(world.run(f"during {len(came)}"))
+        return reached
+
+    monkeypatch.setattr(fanout, "_stop_chunk", and_one_more)
+    stop = press(world, policy(world, classes=("delivery",))).stop
+    assert came
+    assert stop.fenced_at is not None

@@ -45,8 +45,8 @@ def deliver(delivery_id: str) -> None:
 def sweep() -> None:
     """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
     each(everywhere.carry_on, everywhere.to_carry_on())
-    each(fanout.carry_on, fanout.to_carry_on())
     each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
+    _fan_out()
     each(queue.fall_due, queue.retries_due())
     for effect_id in queue.waiting():
         wake.run_soon("effects.tasks.execute", effect_id)
@@ -60,6 +60,16 @@ def sweep() -> None:
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())
+
+
+def _fan_out() -> None:
+    """Stops of scopes go on to their runs, each for its share of a pass and for one chunk at least: a huge
+    one, or one that waits for a run that somebody holds, keeps no other waiting.
+    """
+    end, ids = time.monotonic() + PASS_S, fanout.to_carry_on()
+    for place, stop_id in enumerate(ids):
+        share = max(0.0, end - time.monotonic()) / (len(ids) - place)
+        each(partial(fanout.carry_on, within_s=share), [stop_id])
 
 
 @shared_task(name="effects.tasks.reconcile_due")

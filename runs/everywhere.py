@@ -84,8 +84,8 @@ def _covers(wide: WideStop, wish: Wish) -> bool:
 
 
 def carry_on(wide_id: str) -> None:
-    """The sweep's part of it: the gates; the runs are each stop's own."""
-    _carry_on(wide_id, fanout.IN_SWEEP_S)
+    """The sweep's part of it: the gates. How each stop goes on to its runs is its own (fanout.carry_on)."""
+    _shut_all(wide_id, time.monotonic() + fanout.IN_SWEEP_S)
 
 
 def to_carry_on() -> list[str]:
@@ -95,18 +95,24 @@ def to_carry_on() -> list[str]:
 
 
 def _carry_on(wide_id: str, within_s: float) -> None:
-    end, wide = time.monotonic() + within_s, WideStop.objects.get(pk=wide_id)
+    """The gates first, then the runs, as far as the time goes."""
+    end = time.monotonic() + within_s
+    _shut_all(wide_id, end)
     with alongside(lambda result: None):  # the caller's answer is that of its own press
+        stops = StopRequest.objects.filter(wide=wide_id, fenced_at__isnull=True).order_by("pk")
+        for stop_id in list(stops.values_list("pk", flat=True)):
+            if (left := end - time.monotonic()) > 0:
+                fanout.fence(stop_id, left)
+
+
+def _shut_all(wide_id: str, end: float) -> None:
+    wide = WideStop.objects.get(pk=wide_id)
+    with alongside(lambda result: None):
         for workspace_id in list(_left(wide).order_by("pk").values_list("pk", flat=True)):
             if time.monotonic() > end:
                 return
             _try_to_shut(wide_id, workspace_id)
         _all_shut(wide_id)
-        for stop_id in StopRequest.objects.filter(wide=wide, fenced_at__isnull=True).values_list(
-            "pk", flat=True
-        ):
-            if (left := end - time.monotonic()) > 0:
-                fanout.fence(stop_id, left)
 
 
 def _try_to_shut(wide_id: str, workspace_id: str) -> None:

@@ -81,6 +81,7 @@ def test_what_the_request_does_not_reach_is_carried_on_from_rows(
         assert everywhere.to_carry_on() == [wide.pk]
     everywhere.carry_on(wide.pk)
     assert WideStop.objects.get().shut_at is not None
+    fanout.carry_on(StopRequest.objects.get(workspace=world.workspace).pk)
     assert fresh(run).status == "PAUSING"
     everywhere.carry_on(wide.pk)
     assert StopRequest.objects.filter(scope="workspace").count() == Workspace.objects.count()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from effects import tasks
 from effects.drain import drain_run
 from effects.models import Delivery, Effect, Review
 from effects.resume import Seen, resume
@@ -379,3 +381,29 @@ def test_it_closes_when_it_is_released_and_each_run_has_come_to_its_end(world: W
     assert fanout.close_if_over(stop.pk)
     assert fanout.close_if_over(stop.pk)
     assert Evidence.objects.filter(stream=world.workspace.pk, kind="stop.closed").count() == 1
+
+
+# the sweep ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)  # a task gives its connection back
+def test_a_stop_that_takes_all_its_time_keeps_neither_drains_nor_younger_stops_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes, "_fence", lambda stop_id: False)
+    drains = a_run("CANCELLING", world.workspace)
+    old = [shut(other).pk for other in (world, World(), World())]
+    clock, did = [0.0], list[tuple[str, str]]()
+
+    def takes_it_all(stop_id: str, within_s: float, *, patient: bool) -> bool:
+        did.append(("fence", stop_id))
+        clock[0] += within_s
+        return False
+
+    monkeypatch.setattr(fanout, "fence", takes_it_all)
+    monkeypatch.setattr(fanout, "IN_REQUEST_S", -1.0)
+    monkeypatch.setattr("effects.tasks.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("effects.tasks.drain.drain_run", lambda run_id: did.append(("drain", run_id)))
+    tasks.sweep()
+    assert did == [("drain", drains.pk), *(("fence", stop_id) for stop_id in old)]
+    assert clock[0] <= tasks.PASS_S + 0.1, "all of them within the time of one pass"

@@ -31,7 +31,11 @@ from runs.models import STANDING, Run, RunStatus, User, Workspace
 log = logging.getLogger(__name__)
 STOPS, SESSIONS = 10, 8
 NUMBERS = ("No thing", "One thing", "Two things", "Three things", "Four things", "Five things", "Six things")
-STOPS_OPEN = ("", "One stop is not closed.", "Two stops are not closed.", "Three stops are not closed.")
+STOPS_OPEN = (
+    "",
+    "One stop is not closed.",
+    *(f"{n} stops are not closed." for n in ("Two", "Three", "Four")),
+)
 
 
 @dataclass(frozen=True)

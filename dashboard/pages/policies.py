@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
@@ -19,7 +18,7 @@ from dashboard.pages.run_filter import Filter
 from dashboard.pages.shell import actor_of, build_shell, signed_in, workspace_of
 from dashboard.pages.stop_rows import StopRow, rows_of
 from runs import access, policies
-from runs.models import FINAL, Gate, Policy, Reach, Run, ScopeKind, StopRequest, Workspace
+from runs.models import FINAL, Gate, Policy, Reach, ScopeKind, StopRequest, Workspace
 from runs.policies import PolicyTaken
 
 SHOWN, STOPS, RUNS = 100, 20, 10
@@ -109,15 +108,20 @@ class PolicyPage:
         self.policy = policy
         (self.row,) = policy_rows([policy])
         live = policies.matching_runs(policy).exclude(status__in=FINAL)
-        self.live: QuerySet[Run] = live
         self.total = live[: COUNTED + 1].count()
-        self.runs = list(live.select_related("session").order_by("-pk")[:RUNS])
+        self.runs = [(run, words.RUN[run.status]) for run in live.order_by("-pk")[:RUNS]]
         stops = StopRequest.objects.filter(policy=policy, scope=ScopeKind.POLICY).order_by("-number")
         self.stops: list[StopRow] = rows_of(stops[:STOPS], now)
 
     @property
     def counted(self) -> str:
         return at_most(self.total)
+
+    @property
+    def later(self) -> str:
+        """Which runs to come it is about."""
+        with_these = " with these labels" if policies.match_of(self.policy).labels else ""
+        return f"Every run{with_these} that is admitted later"
 
     @property
     def everything(self) -> str:

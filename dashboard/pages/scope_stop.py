@@ -21,6 +21,7 @@ from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, s
 from dashboard.pages.stages import clock
 from dashboard.pages.stop import answer_press, not_recorded
 from dashboard.pages.stop_form import StopForm
+from runs.models import StopRequest
 from runs.presses import STRENGTH
 from runs.scopes import Target
 from runs.store import database_time
@@ -88,7 +89,17 @@ def already(wide: Wide) -> str:
     if stop is None:
         return "Its gate is shut, and nobody recorded why." if wide.shut else ""
     does = "observes it" if stop.observes else f"holds it, in mode {stop.mode}"
-    return f"Stop #{stop.number} {does}: recorded {clock(stop.recorded_at)} by {wide.who}."
+    said = f"Stop #{stop.number} {does}: recorded {clock(stop.recorded_at)} by {wide.who}."
+    return f"{said} {_another(wide, stop)}"
+
+
+def _another(wide: Wide, stop: StopRequest) -> str:
+    """What one more press comes to."""
+    if stop.observes:
+        return "A press that does not observe enforces it."
+    if STRENGTH[offered(wide)[-1]] > STRENGTH[stop.mode]:
+        return "A stronger press replaces it."
+    return "Another press is kept with it."
 
 
 def preview_of(wide: Wide, now: Any) -> Any:

@@ -122,6 +122,11 @@ class StopPage:
         return scope_stages(self) if self.lists_runs else []
 
     @property
+    def reports(self) -> bool:
+        """Whether there is a report that sums up its runs; that of a step is its run's."""
+        return self.stop.scope in OF_A_SCOPE
+
+    @property
     def tally(self) -> str:
         return scope_words.tally(self.progress.results)
 
@@ -196,8 +201,6 @@ class StopPage:
         if self.standing and self.shell.may_stop and self.scope is not None:
             yield from self._harder(self.scope.href)
             yield Button("Extend…", reverse("review-stop", args=args), "clock", "opt")
-        if self.stop.scope in OF_A_SCOPE:
-            yield Button("Report", reverse("stop-report", args=args), "file-text", "opt")
 
     def _harder(self, href: str) -> Iterable[Button]:
         if self.stop.observes:

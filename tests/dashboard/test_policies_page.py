@@ -94,6 +94,7 @@ def test_the_list_says_what_each_is_about_and_what_stands_on_it(world: World) ->
     page = seen(world, f"/policies/{shut.pk}")
     assert "Its gate is shut" in page
     assert "#1 cancel" in page
+    assert "Every run that is admitted later falls under it." in seen(world, f"/policies/{watched.pk}")
 
 
 def test_a_viewer_reads_and_creates_none(world: World) -> None:

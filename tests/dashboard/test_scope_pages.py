@@ -221,7 +221,7 @@ def test_a_stop_that_observes_counts_what_it_would_have_refused_until_it_is_enfo
     assert "Enforce…" in detail
     page = press(alice, form_of("workspace", world.workspace), mode="pause", key="k-2")
     assert "Stop #2 of workspace “Finance” recorded" in page
-    assert "enforced by #2" in said(alice, f"/stops/{stop.pk}/")
+    assert "Enforced by stop #2 ." in said(alice, f"/stops/{stop.pk}/")
 
 
 def test_the_list_says_when_the_store_cannot_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from runs import gate, scopes, wake
+from runs import gate, policies, scopes, wake
 from runs.access import SYSTEM, Actor, NotFound, demand
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
@@ -308,11 +308,12 @@ def let_go(delivery_id: str) -> bool:
     """
     run = lock_run(find(delivery_id).run_id)
     delivery = find(delivery_id)
-    may_go = run.status not in ENDED or Run.objects.filter(scopes_open(run), pk=run.pk).exists()
-    if may_go or delivery.state != DeliveryState.QUEUED:
+    held = policies.withholding(run, sends=False)  # by one that may be younger than the run
+    is_open = held is None and Run.objects.filter(scopes_open(run), pk=run.pk).exists()
+    if run.status not in ENDED or is_open or delivery.state != DeliveryState.QUEUED:
         return False
     Delivery.withhold(delivery)
-    stop = scopes.stop_above(run, lambda: None)
+    stop = scopes.stop_above(run, lambda: held)
     record(run, line_of(delivery, SYSTEM.id, stop_id=stop.pk if stop else ""))
     close.tell(run)
     return True

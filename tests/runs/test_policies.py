@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from effects import executor, intents, queue
+from effects import deliveries, executor, intents, queue
 from effects import resume as resuming
 from effects import retries as again
 from effects.drain import drain_run
@@ -21,6 +21,7 @@ from runs.scopes import Target
 from runs.stops import StopAnswer, Wish
 from tests.worlds import (
     World,
+    a_delivery,
     a_kind,
     a_permit,
     a_run,
@@ -320,3 +321,16 @@ def test_runs_that_are_admitted_all_the_while_keep_no_fence_from_being_said(
     stop = press(world, policy(world, classes=("delivery",))).stop
     assert came
     assert stop.fenced_at is not None
+
+
+def test_a_message_of_a_run_that_ended_is_let_go_under_a_policy_that_is_younger_than_the_run(
+    world: World,
+) -> None:
+    """A release starts nothing: no resume would give the run an epoch of this policy."""
+    run = a_run("COMPLETED", world.workspace, labels={"team": "finance"})
+    other = a_run("COMPLETED", world.workspace)
+    mine, theirs = a_delivery(run), a_delivery(other)
+    stop = press(world, policy(world, labels={"team": "finance"})).stop
+    assert (deliveries.let_go(mine.pk), deliveries.let_go(theirs.pk)) == (True, False)
+    assert (fresh(mine).state, fresh(theirs).state) == ("WITHHELD", "QUEUED")
+    assert Evidence.objects.get(stream=run.pk, kind="delivery.withheld").stop_id == stop.pk

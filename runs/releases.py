@@ -92,7 +92,7 @@ def _release(actor: Actor, stop_id: str, reason: str) -> Released | Asked:
     _demand_standing(stop)
     _demand_fenced(stop)
     if stop.observes or not rules_of(workspace.pk).release_by_two:
-        return _open(workspace, scope, stop, _decided(stop, actor, reason), actor)
+        return _by_one(workspace, scope, stop, actor, reason)
     return _by_two(workspace, scope, stop, actor, right, reason)
 
 
@@ -114,7 +114,7 @@ def _release_with_all(actor: Actor, stop_id: str, reason: str) -> Released | Ask
         return None
     _demand_fenced(stop)
     if not rules_of(workspace.pk).release_by_two:
-        return _open(workspace, scope, stop, _decided(stop, actor, reason), actor)
+        return _by_one(workspace, scope, stop, actor, reason)
     return None if open_wish(stop) else _ask(workspace, stop, actor, reason)
 
 
@@ -142,8 +142,13 @@ def _demand_fenced(stop: StopRequest) -> None:
     raise NotFenced(progress.done, progress.total)
 
 
+def _by_one(workspace: Workspace, scope: Scope, stop: StopRequest, actor: Actor, reason: str) -> Released:
+    """By one, at once; a wish from when the rules asked for two is over with it."""
+    lines = scopes.void_wish(stop, actor)
+    return _open(workspace, scope, stop, _decided(stop, actor, reason), actor, *lines)
+
+
 def _decided(stop: StopRequest, actor: Actor, reason: str) -> Release:
-    """By one, at once."""
     return Release.objects.create(stop=stop, asked_by=actor.id, reason=reason, granted_at=database_time())
 
 
@@ -276,5 +281,4 @@ def _end(stop_id: str) -> Released | None:
     stop = _over().filter(pk=stop_id).first()
     if stop is None:
         return None
-    lines = scopes.void_wish(stop, SYSTEM)
-    return _open(workspace, scope, stop, _decided(stop, SYSTEM, END_DATE), SYSTEM, *lines)
+    return _by_one(workspace, scope, stop, SYSTEM, END_DATE)

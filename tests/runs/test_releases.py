@@ -103,6 +103,18 @@ def test_a_release_waits_until_every_run_was_reached(world: World, monkeypatch: 
 # --- Two people -------------------------------------------------------------------------------------------
 
 
+def test_a_wish_is_over_once_the_rules_ask_for_one_person_again_and_that_one_decides(world: World) -> None:
+    by_two(world)
+    stop = press(world)
+    release(stop, world.bob)
+    asked: dict[str, Any] = {"workspace_id": world.workspace.pk, "version": 1}
+    rules.change_rules(actor=an_admin(world), rules=rules.Rules(), **asked)
+    release(stop, world.carol)
+    assert gate_of(world) == "OPEN"
+    assert releases.open_wish(stop) is None
+    assert kinds_of(world, stop)[-3:] == ["release.voided", "gate.released", "stop.closed"]
+
+
 def test_by_two_the_first_asks_and_a_second_grants(world: World) -> None:
     by_two(world)
     stop = press(world)

@@ -44,6 +44,7 @@ def deliver(delivery_id: str) -> None:
 @alone
 def sweep() -> None:
     """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
+    each(schedules.press, schedules.due())
     each(everywhere.carry_on, everywhere.to_carry_on())
     each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
     _fan_out()
@@ -55,7 +56,6 @@ def sweep() -> None:
     each(stops.end_waiting, stops.waiting_over())
     each(releases.end, releases.over())
     each(step_stops.close_if_over, step_stops.to_close())
-    each(schedules.press, schedules.due())
     each(fanout.close_if_over, fanout.to_close())
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())

@@ -125,5 +125,6 @@ def review_page(request: HttpRequest, stop_id: str) -> HttpResponse:
 def _ask_when(request: HttpRequest, stop: StopRequest, status: int = 200, said: str = "") -> HttpResponse:
     shell = build_shell(request, "stops", stop.workspace)
     told = {"shell": shell, "now": shell.now, "stop": stop, "subject": scope_words.subject(stop)}
+    told |= {"may": shell.may_stop, "over": bool(stop.released_at or stop.superseded_by_id)}
     told |= {"reviews": REVIEWS, "said": said, "overdue": bool(stop.review_at and stop.review_at < shell.now)}
     return render(request, "stops/review.html", told, status=status)

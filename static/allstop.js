@@ -129,6 +129,10 @@
     choose(box);
   }
 
+  // ---- a zone that nobody chose yet is the browser's own
+  const zone = document.querySelector("select[data-zone]"), here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && Array.from(zone.options).some((option) => option.value === here)) zone.value = here;
+
   // ---- the preview in the dialog may fail; the button beside it may not
   document.addEventListener("htmx:before:request", (ev) => { ev.detail.ctx.sourceElement.closest("[data-preview]")?.setAttribute("aria-busy", "true"); });
   document.addEventListener("htmx:finally:request", (ev) => {

@@ -11,11 +11,12 @@ from django.views.decorators.http import require_GET
 
 from dashboard import scope_words
 from dashboard.pages.everywhere import standing_for
+from dashboard.pages.planned_rows import planned_in, planned_rows
 from dashboard.pages.shell import Shell, build_shell, is_region, signed_in, workspace_of
 from dashboard.pages.stop_rows import StopRow, in_force, rows_of
 from runs.models import STANDING, StopRequest, Workspace
 
-SHOWN, STANDING_SHOWN, COUNTED = 25, 50, 1000
+SHOWN, STANDING_SHOWN, COUNTED, PLANNED = 25, 50, 1000, 3
 
 
 class StopList:
@@ -28,6 +29,9 @@ class StopList:
         found = rows_of(_any_of(standing[: STANDING_SHOWN + 1], acting[: SHOWN + 1]), shell.now)
         self.standing = [row for row in found if row.stop.scope in STANDING][:STANDING_SHOWN]
         self.acting = [row for row in found if row.stop.scope not in STANDING][:SHOWN]
+        self.planned = planned_rows(
+            planned_in(workspace.pk)[:PLANNED], shell.now, user_id=None, may_stop=shell.may_stop
+        )
         self.total = open_ones.order_by()[: COUNTED + 1].count()
         over = self._over()
         self.history = rows_of(over[: SHOWN + 1], shell.now)

@@ -87,7 +87,7 @@ class _Told:
 
     def keep(self, result: Any) -> None:
         if isinstance(result, StopAnswer):
-            self.answer, self.body = result, _after_press(result)
+            self.answer, self.body = result, _after_press(result, counted=False)
 
     def look_after(self) -> None:
         """The stop is on record; how far it went on meanwhile is told as far as the store can say."""
@@ -98,10 +98,11 @@ class _Told:
     @staticmethod
     def _goes_on(body: dict[str, Any]) -> bool:
         """To children of a run, or to the runs of a scope."""
-        return bool((body.get("children") or {}).get("pending") or body.get("runs"))
+        return bool((body.get("children") or {}).get("pending") or body.get("scope") in stop_out.OF_RUNS)
 
 
-def _after_press(answer: StopAnswer) -> dict[str, Any]:
+def _after_press(answer: StopAnswer, *, counted: bool = True) -> dict[str, Any]:
+    """`counted`: with how many runs were reached, which no commit waits for."""
     stop, press = answer.stop, answer.press
     first = Press.objects.filter(stop=stop).order_by("pk").values_list("pk", flat=True).first() == press.pk
     pressed = Pressed(
@@ -111,7 +112,7 @@ def _after_press(answer: StopAnswer) -> dict[str, Any]:
         asked=press.mode,
         ignored=press.ignored,
     )
-    return stop_out.one(stop.pk, pressed)
+    return stop_out.one(stop.pk, pressed, counted=counted)
 
 
 def not_recorded(request: HttpRequest, *, perhaps: bool) -> Problem:

@@ -46,10 +46,11 @@ def _number(model: type[Model], number: Any, of: str = "stop") -> Coalesce:
     return Coalesce(Subquery(mine.annotate(n=number).values("n")), 0, output_field=IntegerField())
 
 
-def one(stop_id: str, pressed: Pressed = NOBODY) -> dict[str, Any]:
-    """A stop as it stands now, and what a press came to."""
+def one(stop_id: str, pressed: Pressed = NOBODY, *, counted: bool = True) -> dict[str, Any]:
+    """A stop as it stands now, and what a press came to; its runs are told where they are `counted`."""
     stop = rows(StopRequest.objects.filter(pk=stop_id)).get()
-    progress = fanout.progress(stop) if stop.scope in OF_RUNS and not stop.observes else None
+    goes_on = stop.scope in OF_RUNS and not stop.observes
+    progress = fanout.progress(stop) if counted and goes_on else None
     return stop_out(stop, in_flight([stop_id])[stop_id], pressed, progress, children.reach_of(stop))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from effects import scope_api, stop_words
@@ -370,6 +370,25 @@ def test_every_scope_has_a_name_and_every_result_a_word() -> None:
 
     assert set(stop_words.NAMES) == set(ScopeKind)
     assert set(stop_words.RESULTS) == set(Result) - {Result.PENDING}
+
+
+def test_no_stop_waits_for_a_count_of_its_runs_or_is_lost_with_it(
+    agent: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace may have more runs than can be counted in time: the stop is recorded all the same."""
+    run = agent.run()
+
+    def too_many(stop: StopRequest) -> None:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fanout, "progress", too_many)
+        said = agent.post("/stops", {"scope": "workspace", "mode": "cancel"})
+    assert (said.status, said.data["created"], said.data["runs"]) == (201, True, None)
+    assert said.data["sentence"].startswith("Stop #1 of workspace “Finance” is recorded. Its gate is shut")
+    assert Run.objects.get(pk=run["id"]).status == "CANCELLING"
+    again = agent.post("/stops", {"scope": "workspace", "mode": "cancel"})
+    assert (again.status, again.data["runs"]["done"]) == (200, 1)
 
 
 # --- Odd input --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from runs.children import Reach as ReachOfRun
 from runs.fanout import Progress, lists_only
 from runs.models import Mode, Result, ScopeKind, StopRequest
+from runs.scopes import RESTORED
 
 MEANS: dict[str, str] = {
     Mode.PAUSE: "New work is held from version {version}; a resume is a decision of its own.",
@@ -23,6 +24,7 @@ RESULTS: dict[str, str] = {
     Result.NOT_PERMITTED: "not yours to stop",
     Result.LISTED: "looked through",
 }
+HELD_BY_A_RESTORE = "Its runs were held by the restore."
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _reached(stop: StopRequest, progress: Progress | None) -> str:
     if _more(progress):
         return f"{progress.done} of {counted(progress.total, 'run')} are {done} so far{goes_on}."
     if not progress.total:
-        return "No run was under way in it."
+        return HELD_BY_A_RESTORE if stop.via == RESTORED else "No run was under way in it."
     verb = "is" if progress.total == 1 else "are"
     return f"{progress.done} of {counted(progress.total, 'run')} {verb} {done}{goes_on}."
 

@@ -16,7 +16,7 @@ from dashboard import backup, reports
 from dashboard import restore as restoring
 from dashboard.restore import Newer, NotEmpty, Restored, leaves, restore
 from effects import resume as resuming
-from effects import settle
+from effects import settle, stop_out
 from effects.drain import drain_run
 from effects.models import Effect
 from effects.settle import Told
@@ -286,6 +286,8 @@ def test_a_stop_that_stood_before_is_superseded_and_what_it_had_not_reached_is_s
     assert (fresh(run).status, fresh(child).status) == ("PAUSED", "PAUSED")
     assert "stop.has_children" not in kinds_of(run), "a restore reaches each run by itself"
     assert (stop.mode, stop.fenced_at is None) == (mode, mode == "cancel")
+    said = stop_out.one(stop.pk)["sentence"]
+    assert said.endswith("held by the restore." if mode == "pause" else "0 of 2 runs are stopped so far.")
     fanout.fence(stop.pk)
     assert (fresh(run).status, fresh(child).status) == (then, then)
     assert isinstance(gate.claim(world.ask(fresh(run), step_key="a")), Refusal)

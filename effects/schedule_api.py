@@ -43,6 +43,12 @@ class ScheduleIn(In):
     preview: StrictBool = False
 
 
+class WithdrawIn(In):
+    """Why it is not wanted any more."""
+
+    reason: Note = ""
+
+
 class ScheduledOut(Out):
     """A scheduled stop. `id` is null in a preview. `reading`: exact, twice or skipped; `says` tells it.
 
@@ -69,6 +75,7 @@ class ScheduledOut(Out):
     created_at: datetime | None
     pressed_at: datetime | None
     withdrawn_at: datetime | None
+    withdrawn_why: str
     stop_id: str | None
 
 
@@ -203,12 +210,14 @@ def _find(actor: Actor, scheduled_id: str) -> ScheduledStop:
     response={200: ScheduledOut, WRITE: ProblemOut},
     openapi_extra=MAY_KEY,
 )
-def withdraw_scheduled_stop(request: HttpRequest, scheduled_id: str) -> HttpResponse:
+def withdraw_scheduled_stop(
+    request: HttpRequest, scheduled_id: str, body: WithdrawIn | None = None
+) -> HttpResponse:
     """Take it back before its moment. A stop that was pressed is released, or resumed, not withdrawn."""
-    actor = actor_of(request)
+    actor, reason = actor_of(request), body.reason if body else ""
 
     def withdraw() -> ScheduledStop:
         _find(actor, scheduled_id)
-        return schedules.withdraw(actor=actor, scheduled_id=scheduled_id)
+        return schedules.withdraw(actor=actor, scheduled_id=scheduled_id, reason=reason)
 
     return once(request, withdraw, lambda made: reply(200, scheduled_out(made)), required=False)

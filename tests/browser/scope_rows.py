@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from runs import access, policies, scopes
 from runs.models import Membership, Role, Session, StopRequest, User, Workspace
 from runs.policies import Match
+from runs.schedules import What, read_clock, schedule
 from runs.scopes import Target
 from runs.stops import Wish
+from runs.store import database_time
 from tests.worlds import World, a_token, a_workspace, in_seconds
 
 
@@ -69,5 +72,17 @@ def standing(world: World, erin: access.Actor) -> dict[str, Any]:
         "archive": world.workspace.slug,
         "standing": stop.pk,
         "observing": observing.pk,
+        "planned": planned(world, erin),
         "policy": held.pk,
     }
+
+
+def planned(world: World, erin: access.Actor) -> str:
+    """A stop of a run that is not there, next March at a time that no clock in Berlin shows."""
+    days = (datetime(database_time().year + n, 3, 31, 2, 30) for n in (0, 1))
+    sundays = (day - timedelta(days=(day.weekday() + 1) % 7) for day in days)
+    moments = (read_clock(day, "Europe/Berlin") for day in sundays)
+    when = next(moment for moment in moments if moment.at > in_seconds(60))
+    wish = Wish(mode="pause", note="n" * 400)
+    what = What("run", run_key="W" * 200)
+    return schedule(actor=erin, workspace_id=world.workspace.pk, what=what, wish=wish, when=when).pk

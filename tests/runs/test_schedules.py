@@ -205,8 +205,9 @@ def test_its_moment_is_told_in_utc_before_it_is_kept(world: World, agent: Wire) 
     assert [one["id"] for one in agent.get("/scheduled-stops?waiting=true").data["items"]] == [
         kept.data["id"]
     ]
-    back = agent.post(f"/scheduled-stops/{kept.data['id']}/withdraw")
-    assert (back.status, back.data["state"]) == (200, "withdrawn")
+    back = agent.post(f"/scheduled-stops/{kept.data['id']}/withdraw", {"reason": "moved"})
+    told = (back.status, back.data["state"], back.data["withdrawn_why"])
+    assert told == (200, "withdrawn", "moved")
     late = agent.post(f"/scheduled-stops/{kept.data['id']}/withdraw")
     assert (late.status, late.problem) == (409, "scheduled-stop-ended")
     assert agent.get("/scheduled-stops?waiting=true").data["items"] == []

@@ -87,6 +87,8 @@ def _shut(workspace: Workspace, restore: Restore, epoch: int) -> StopRequest:
     ]
     for one in earlier:
         lines += [*scopes.void_wish(one, RESTORER), scopes.supersede(one, stop, SUPERSEDED)]
+    beside = StopRequest.objects.filter(scopes.in_force(), workspace=workspace).exclude(pk=stop.pk)
+    lines += [line for one in beside.order_by("pk") for line in scopes.void_wish(one, RESTORER)]
     record(workspace, *lines)
     return stop
 

@@ -20,10 +20,23 @@ from effects import settle, stop_out
 from effects.drain import drain_run
 from effects.models import Effect
 from effects.settle import Told
-from runs import access, fanout, gate, gates
+from runs import access, fanout, gate, gates, scopes
 from runs.guard import Refusal
-from runs.models import Evidence, Press, Restore, Role, Run, StopRequest, Token, User, Workspace
+from runs.models import (
+    Evidence,
+    Press,
+    Release,
+    Restore,
+    Role,
+    Run,
+    Session,
+    StopRequest,
+    Token,
+    User,
+    Workspace,
+)
 from runs.presses import Wish
+from runs.scopes import Target
 from tests.dashboard.scenes import browser
 from tests.processes import Processes
 from tests.wire import agent_of, kind_body
@@ -277,10 +290,17 @@ def test_a_stop_that_stood_before_is_superseded_and_what_it_had_not_reached_is_s
     with monkeypatch.context() as died:
         died.setattr(fanout, "fence", lambda *args, **named: False)
         earlier = gates.shut(actor=world.alice, workspace_id=world.workspace.pk, wish=wish).stop
+    session = Session.objects.create(workspace=world.workspace, key="nightly")
+    beside = scopes.request_scope_stop(
+        actor=world.alice, wish=wish, target=Target("session", session.pk)
+    ).stop
+    wanted = Release.objects.create(stop=beside, asked_by=world.bob.id, reason="before the backup")
     taken = backup.take(tmp_path / "one", "1.0")
     restore(taken.file, replace=True)
     stop = gates.standing(world.workspace.pk).stop
     assert stop is not None
+    assert fresh(beside).superseded_by is None, "it stands"
+    assert Release.objects.get(pk=wanted.pk).void_at is not None, "what was decided since is not known here"
     earlier = fresh(earlier)
     assert (earlier.superseded_by_id, earlier.closed_because) == (stop.pk, "superseded")
     assert (fresh(run).status, fresh(child).status) == ("PAUSED", "PAUSED")

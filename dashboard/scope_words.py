@@ -58,6 +58,11 @@ MEANS = {
     "step": "Nothing more of this step is let through; the run goes on.",
     "observes": "It only observes: nothing is refused, and what it would have refused is counted.",
 }
+MEANT = {  # of one that is over
+    "scope": "While it stood no run of it could start new work, and none was admitted.",
+    "effects": "While it stood what it names was refused; the runs themselves went on.",
+    "observes": "It only observed: nothing was refused, and what it would have refused was counted.",
+}
 HELD_NO_RUN = "It holds nothing any more. The runs went on all the while."
 JOINED = "{subject} is stopped already, since {at} (#{number}, {who}). Your request was added to it."
 STEP_FINISHED = (

@@ -28,12 +28,14 @@ REASON_MAX = 2000
 class ReleasePage:
     """What the decision means, as of now: it opens a gate, and starts nothing."""
 
-    def __init__(self, stop: StopRequest, shell: Shell) -> None:
+    def __init__(self, stop: StopRequest, shell: Shell, reader: str) -> None:
+        """`reader`: the actor id of whoever reads it."""
         self.stop, self.subject = stop, scope_words.subject(stop)
         self.standing = scopes.standing(scopes.target_of(stop))
         found = releases.open_wish(stop)
         self.wish = found
         self.first = who_said([found.asked_by])[found.asked_by] if found else ""
+        self.mine = found is not None and found.asked_by == reader
         self.by_two = not stop.observes and rules_of(stop.workspace_id).release_by_two
         self.by_restore = stop.via == RESTORED
         self.may = ("admin" if self.by_restore else "release") in shell.may
@@ -98,7 +100,8 @@ def release_page(request: HttpRequest, stop_id: str) -> HttpResponse:
 
 def _show(request: HttpRequest, stop: StopRequest, status: int = 200, **more: Any) -> HttpResponse:
     shell = build_shell(request, "stops", stop.workspace)
-    told = {"shell": shell, "now": shell.now, "page": ReleasePage(stop, shell), "max": REASON_MAX}
+    told = {"shell": shell, "now": shell.now, "max": REASON_MAX}
+    told |= {"page": ReleasePage(stop, shell, actor_of(request).id)}
     return render(request, "stops/release.html", told | more, status=status)
 
 

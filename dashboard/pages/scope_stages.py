@@ -66,7 +66,7 @@ def _establish(stop: StopRequest, reached: Reached) -> Stage:
     if stop.fenced_at is None:
         value = (f"{progress.done:,}", f"of {progress.total:,} runs")
         return Stage("Establish", NOW, "st-stopping", *value, "what was in flight", "#runs")
-    flying = f"{words.count(listed, 'action')} in flight then"
+    flying = f"{words.count(listed, 'action')} listed as in flight"
     note = f"{flying}, {still} still open" if listed else "nothing was in flight"
     value = (f"{progress.done:,}", words.count(progress.done, "run").partition(" ")[2])
     return Stage("Establish", DONE, "st-settled", *value, note, "#runs")

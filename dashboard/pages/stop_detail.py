@@ -110,10 +110,13 @@ class StopPage:
         return Reached(self.progress, **runs, effects=effects, flying=self._flying())
 
     def _flying(self) -> tuple[int, int]:
-        listed = InFlight.objects.filter(
-            **({"stop": self.stop} if self.of_effects else {"stop__scope_stop": self.stop})
+        """Listed by it or by the stops of its runs, those that it joined too; and of these, what is open."""
+        parts = StopPart.objects.filter(stop=self.stop, run_stop__isnull=False)
+        listed = InFlight.objects.filter(Q(stop=self.stop) | Q(stop__in=parts.values("run_stop")))
+        told = listed.aggregate(
+            all=Count("permit", distinct=True),
+            now=Count("permit", distinct=True, filter=Q(permit__state=PermitState.OPEN)),
         )
-        told = listed.aggregate(all=Count("pk"), now=Count("pk", filter=Q(permit__state=PermitState.OPEN)))
         return told["all"], told["now"]
 
     @property

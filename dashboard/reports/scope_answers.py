@@ -59,7 +59,8 @@ def _took_effect(r: ScopeRows) -> str:
         return f"{named} was recorded at {at}. The list was frozen then: a run that came later is not in it."
     kind = "observes" if stop.observes else "effects" if r.of_effects else "scope"
     wide = " It is a part of a stop of all workspaces." if stop.wide_id else ""
-    return f"{named} took effect at {at}. {scope_words.MEANS[kind]}{wide}"
+    means = scope_words.MEANS if r.stands else scope_words.MEANT
+    return f"{named} took effect at {at}. {means[kind]}{wide}"
 
 
 def _came_to(r: ScopeRows) -> Iterator[ScopeClaim]:
@@ -116,9 +117,9 @@ def _no_more(r: ScopeRows) -> Iterator[ScopeClaim]:
         by = f" by {who(r, release.asked_by)}" if release else ""
         second = f", granted by {who(r, release.granted_by)}" if release and release.granted_by else ""
         why = f", because: “{words.brief(release.reason, 300)}”" if release and release.reason else ""
-        yield say(
-            f"It was released at {at}{by}{second}{why}. That started nothing: what it stopped stays stopped."
-        )
+        held_none = stop.observes or r.of_effects
+        left = "" if held_none else " That started nothing: what it stopped stays stopped."
+        yield say(f"It was released at {at}{by}{second}{why}.{left}")
 
 
 # 2 ------------------------------------------------------------------------------------------------------
@@ -173,7 +174,8 @@ def _flying(r: ScopeRows) -> Iterator[ScopeClaim]:
         of = words.count(total, "action that was", "actions that were")
         yield say(f"{open_ones} of {of} in flight then may still complete: nobody has reported the end.")
     if lost:
-        yield say(f"{words.count(lost, 'action')} in flight then was lost with its worker.")
+        were = words.count(lost, "action that was", "actions that were")
+        yield say(f"{were} in flight then: the worker was lost before it reported an end.")
     if flying := r.effects[Settlement.DISPATCHED]:
         yield say(f"{words.count(flying, 'effect is', 'effects are')} in flight now.")
 
@@ -209,7 +211,8 @@ def _more(r: ScopeRows) -> Iterator[ScopeClaim]:
     if r.unreached or (r.stands and not r.stop.fenced_at and not r.stop.observes):
         yield say("Yes: it goes on through its runs, until each had its turn. A restart carries it on.")
     if r.draining:
-        yield say(f"Yes: {runs(r.draining)} still drain: leases and deadlines are watched.")
+        drain = words.count(r.draining, "run still drains", "runs still drain")
+        yield say(f"Yes: {drain}: leases and deadlines are watched.")
     if r.doubt.checked:
         at = f", the next at {words.moment_utc(r.doubt.next_check)}" if r.doubt.next_check else ""
         yield say(f"Yes: {words.count(r.doubt.checked, 'unknown effect')} will be looked up again{at}.")

@@ -294,6 +294,8 @@ def test_where_the_rules_ask_for_it_a_second_person_grants_the_release(world: Wo
     asked = press(bob, f"/stops/{stop.pk}/release", reason="right again")
     assert "Your wish to release stop #1 is recorded." in asked
     assert "Bob asked to release it" in asked
+    assert "You asked for it" in said(bob, f"/stops/{stop.pk}/release")
+    assert "You are the second person" in said(carol, f"/stops/{stop.pk}/release")
     same = bob.post(f"/stops/{stop.pk}/release", {"reason": "right again"})
     assert (same.status_code, world_workspace(world).gate) == (409, "SHUT")
     granted = press(carol, f"/stops/{stop.pk}/release", reason="checked too")
@@ -308,6 +310,15 @@ def test_a_review_date_is_moved_and_ends_nothing(world: World) -> None:
     assert "Stop #1 is looked at again" in page
     assert (fresh(stop).review_at or in_seconds(0)) > in_seconds(29 * 86_400)
     assert alice.post(f"/stops/{stop.pk}/review", {"review": "soon"}).status_code == 422
+    assert "An operator of this workspace sets it." in said(browser(world.dana), f"/stops/{stop.pk}/review")
+
+
+def test_what_was_in_flight_in_a_run_that_was_stopping_already_is_listed_too(world: World) -> None:
+    run = world.run()
+    world.opened(run, "charge:1")
+    world.stop(run)
+    stop = stop_scope(world, whole(world))
+    assert "1 action listed as in flight, 1 still open" in said(browser(world.bob), f"/stops/{stop.pk}/")
 
 
 # policies -------------------------------------------------------------------------------------------------

@@ -94,6 +94,21 @@ def test_what_was_refused_since_is_counted_in_runs_and_at_the_door(world: World)
     assert report_of.build(stop).refused == 2
 
 
+def test_what_is_over_is_told_as_over(world: World) -> None:
+    three(world)
+    whole = scoped(world, "workspace", world.workspace, mode="pause")
+    seen = scoped(world, "session", Session.objects.get(key="nightly"), observe=True)
+    assert "Its gate is shut" in page(world, whole)
+    for stop in (whole, seen):
+        releases.release(actor=world.bob, stop_id=stop.pk, reason="right again")
+    said = page(world, fresh(whole))
+    assert "While it stood no run of it could start new work" in said
+    assert "Its gate is shut" not in said
+    said = page(world, fresh(seen))
+    assert "It only observed: nothing was refused" in said
+    assert "stays stopped" not in said
+
+
 def test_a_policy_of_labels_reports_its_runs_and_one_of_effects_lists_them(world: World) -> None:
     made = three(world)
     flying = world.opened(made[2], "charge:3")

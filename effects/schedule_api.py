@@ -49,6 +49,9 @@ class WithdrawIn(In):
     reason: Note = ""
 
 
+NO_REASON = WithdrawIn()
+
+
 class ScheduledOut(Out):
     """A scheduled stop. `id` is null in a preview. `reading`: exact, twice or skipped; `says` tells it.
 
@@ -211,10 +214,10 @@ def _find(actor: Actor, scheduled_id: str) -> ScheduledStop:
     openapi_extra=MAY_KEY,
 )
 def withdraw_scheduled_stop(
-    request: HttpRequest, scheduled_id: str, body: WithdrawIn | None = None
+    request: HttpRequest, scheduled_id: str, body: WithdrawIn = NO_REASON
 ) -> HttpResponse:
     """Take it back before its moment. A stop that was pressed is released, or resumed, not withdrawn."""
-    actor, reason = actor_of(request), body.reason if body else ""
+    actor, reason = actor_of(request), body.reason
 
     def withdraw() -> ScheduledStop:
         _find(actor, scheduled_id)

@@ -63,11 +63,7 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False
             if len(ids) <= few and _fenced(stop_id):
                 children.pass_on_all(stop_id, end)
                 return True
-            reached = 0
-            for some in _slices(ids):
-                reached += _stop_chunk(stop_id, some, waits=waits)
-                if time.monotonic() > end:
-                    break
+            reached = _one_pass(stop_id, ids, end, waits=waits)
             if time.monotonic() > end:
                 return False
             few = THE_LAST
@@ -75,6 +71,22 @@ def fence(stop_id: str, within_s: float = IN_REQUEST_S, *, patient: bool = False
             if not (reached or waits):
                 time.sleep(AGAIN_S)
     return True
+
+
+def _one_pass(stop_id: str, ids: Sequence[str], end: float, *, waits: bool) -> int:
+    """How many of these runs were reached. A chunk that can't be stopped keeps no other from it."""
+    reached, wrong = 0, None
+    for some in _slices(ids):
+        try:
+            reached += _stop_chunk(stop_id, some, waits=waits)
+        except Exception as error:
+            log.warning("stop %s has not reached %d runs from %s on: %s", stop_id, len(some), some[0], error)
+            wrong = error
+        if time.monotonic() > end:
+            break
+    if wrong is not None and not reached:
+        raise wrong
+    return reached
 
 
 def carried_on(answer: StopAnswer) -> StopAnswer:

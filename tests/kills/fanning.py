@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import django
 
 from tests.kills import launcher
 
+if TYPE_CHECKING:  # its module can't be loaded before Django is
+    from runs.stops import Wish
+
 CHUNK = 2
 UNSAFE = ["--instead", "runs.fanout._left=tests.kills.fanning.left_again"]
+UNSAFE += ["--instead", "runs.fences.as_pressed=tests.kills.fanning.pressed_anew"]
 # Where a process dies, one after the other, each time it comes there first. The control needs two of them.
 POINTS = [
     "runs.scopes._press:commit",  # nothing is recorded
@@ -42,6 +49,12 @@ def left_again(real: Callable[..., object], stop: object) -> object:
     assert isinstance(stop, StopRequest)
     one_more = Run.objects.filter(workspace_id=stop.workspace_id, stops__presses__answer="joined")
     return real(stop) if one_more.exists() else Run.objects.filter(workspace_id=stop.workspace_id)
+
+
+def pressed_anew(real: Callable[..., tuple[object, Wish]], stop: object) -> tuple[object, Wish]:
+    """And with another key each time: a stop refuses the same press twice by itself."""
+    actor, wish = real(stop)
+    return actor, replace(wish, key=secrets.token_hex(4))
 
 
 def fork(work: Callable[[], None], at: str = "", also: list[str] | None = None) -> int:

@@ -383,6 +383,28 @@ def test_it_closes_when_it_is_released_and_each_run_has_come_to_its_end(world: W
     assert Evidence.objects.filter(stream=world.workspace.pk, kind="stop.closed").count() == 1
 
 
+def test_runs_that_can_not_be_stopped_keep_no_others_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, *others = (world.run(key) for key in "abc")
+    stop_runs = fences.stop_runs
+
+    def fails(stop: StopRequest, runs: Any, last_seqs: Any) -> int:
+        assert broken not in runs, "a row that nobody foresaw"
+        return stop_runs(stop, runs, last_seqs)
+
+    monkeypatch.setattr(fanout, "CHUNK", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(fences, "stop_runs", fails)
+        stop = shut(world)
+        with pytest.raises(AssertionError, match="nobody foresaw"):
+            fanout.carry_on(stop.pk)
+    assert [fresh(run).status for run in (broken, *others)] == ["ACTIVE", "CANCELLING", "CANCELLING"]
+    assert fresh(stop).fenced_at is None, "and nobody says that all were reached"
+    fanout.carry_on(stop.pk)
+    assert (fresh(broken).status, fresh(stop).fenced_at is None) == ("CANCELLING", False)
+
+
 # the sweep ----------------------------------------------------------------------------------------
 
 

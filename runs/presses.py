@@ -83,13 +83,13 @@ def pressed_before(actor: Actor, key: str, where: Q, mode: str, *, moves: bool) 
     presses again, by an old form or an old key, is never told of a stop that is over.
     """
     mine = Press.objects.filter(where, actor=actor.id, key=key).select_related("stop").order_by("-pk")
-    presses = [press for press in mine if not _let_go(press.stop)]
+    presses = [press for press in mine if not holds_nothing(press.stop)]
     same = [press for press in presses if press.mode == mode] or ([] if moves else presses)
     return StopAnswer(same[0].stop, same[0], repeated=True) if same else None
 
 
-def _let_go(stop: StopRequest) -> bool:
-    """Whether it holds nothing any more, nor does the one that took its place."""
+def holds_nothing(stop: StopRequest) -> bool:
+    """Whether people ended it, or its run never came; or so it went with the one that took its place."""
     while stop.superseded_by is not None:
         stop = stop.superseded_by
     return stop.released_at is not None or stop.closed_because in LET_GO

@@ -13,7 +13,7 @@ from django.db.models import Q
 from dashboard import words
 from runs import access, stops
 from runs.models import Mode, Press, Run, ScopeKind
-from runs.presses import LET_GO
+from runs.presses import holds_nothing
 
 DEADLINES = ((60, "60 seconds"), (300, "5 minutes"), (1800, "30 minutes"))
 NOTE_MAX, KEY_MAX = 2000, 200
@@ -82,9 +82,9 @@ class StopForm:
 
     def was_recorded(self, about: Q, actor: access.Actor) -> bool:
         """As `was_pressed`, of the stops that these are about."""
-        mine = Press.objects.filter(about, actor=actor.id, key=self.key)
-        live = mine.filter(stop__released_at__isnull=True).exclude(stop__closed_because__in=LET_GO)
-        return self.came_back and live.filter(Q(mode=self.mode) | Q(stop__scope=ScopeKind.STEP)).exists()
+        mine = Press.objects.filter(about, actor=actor.id, key=self.key).select_related("stop")
+        same = mine.filter(Q(mode=self.mode) | Q(stop__scope=ScopeKind.STEP))
+        return self.came_back and not all(holds_nothing(press.stop) for press in same)
 
     def modes(self, run: Run) -> list[Choice]:
         """The modes that this form offers: those that would move the run on, and the one that was asked for.

@@ -253,7 +253,10 @@ def _unheard(met: Met) -> Iterable[Told]:
     names = met.silent_names()
     named = f" ({'among them ' if silent > len(names) else ''}{words.listed(names)})"
     text = f"{many(silent, 'worker')}{named} not heard for {SILENT_S} s."
-    yield Told("clock", f"{text} {words.SILENCE if silent == 1 else words.SILENCE_OF_MANY}")
+    means = words.SILENCE if silent == 1 else words.SILENCE_OF_MANY
+    if met.of_effects:  # they are refused those effects, and nothing else
+        means = f"{means.partition(';')[0]}."
+    yield Told("clock", f"{text} {means}")
 
 
 def _in_flight(met: Met) -> Told:

@@ -394,6 +394,14 @@ def test_a_switch_that_was_not_recorded_is_sent_again_with_each_tick(
         assert f'name="classes" value="{ticked}"' in html
 
 
+def test_a_run_says_which_of_its_steps_in_flight_is_stopped(world: World) -> None:
+    run, alice = world.run(), browser(world.alice)
+    world.opened(run, "charge:1")
+    press(alice, f"/runs/{run.pk}/stop", what="step", step=run.steps.get().pk)
+    told = "Stop #1 of step “charge:1” . Nothing more of it is let through; the run goes on."
+    assert told in said(alice, f"/runs/{run.pk}/")
+
+
 # the old addresses, everywhere ----------------------------------------------------------------------------
 
 

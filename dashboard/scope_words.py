@@ -72,6 +72,10 @@ OBSERVED_ALREADY = "Stop #{number} observes {subject} already, since {at} ({who}
 OVER = "This press was recorded before, with stop #{number}, which was released since."
 WIDE = "A stop of all workspaces is recorded. The gate of each is shut in turn; each has a stop of its own."
 WIDE_RELEASED = "All workspaces are released from it. Nothing was started by this."
+WIDE_RELEASED_SOME = (
+    "Released, but {where}: the rules there ask for two people, and your wish is recorded. A second person "
+    "grants it on the page of the stop. Nothing was started by this."
+)
 WIDE_NOT_FENCED = (
     "Nothing was changed. It is still being carried out: {done} of {total} workspaces are fenced."
 )

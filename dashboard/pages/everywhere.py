@@ -102,7 +102,7 @@ def release_page(request: HttpRequest) -> HttpResponse:
         return _show_release(request)
     reason = storable(request.POST.get("reason", ""), REASON_MAX)
     try:
-        everywhere.release_wide(actor=actor_of(request), reason=reason)
+        wides = everywhere.release_wide(actor=actor_of(request), reason=reason)
     except NoReason:
         return _show_release(request, 422, "Nothing was changed: a release needs a reason.")
     except NotFenced as error:
@@ -110,8 +110,16 @@ def release_page(request: HttpRequest) -> HttpResponse:
         return _show_release(request, 409, said, reason)
     except NotStanding as error:
         return _show_release(request, 409, str(type(error).__doc__))
-    messages.info(request, scope_words.WIDE_RELEASED)
+    messages.info(request, _released(everywhere.scopes_of(wides).count()))
     return redirect(address("stops", None))
+
+
+def _released(left: int) -> str:
+    """What a release came to; `left`: workspaces whose rules ask for a second person."""
+    if not left:
+        return scope_words.WIDE_RELEASED
+    where = words.count(left, "workspace stays shut", "workspaces stay shut")
+    return scope_words.WIDE_RELEASED_SOME.format(where=where)
 
 
 def _show_release(request: HttpRequest, status: int = 200, said: str = "", reason: str = "") -> HttpResponse:

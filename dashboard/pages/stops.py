@@ -14,6 +14,7 @@ from dashboard.pages.everywhere import standing_for
 from dashboard.pages.planned_rows import planned_in, planned_rows
 from dashboard.pages.shell import Shell, build_shell, is_region, signed_in, workspace_of
 from dashboard.pages.stop_rows import StopRow, in_force, rows_of
+from runs.access import DRILLS
 from runs.models import STANDING, StopRequest, Workspace
 
 SHOWN, STANDING_SHOWN, COUNTED, PLANNED = 25, 50, 1000, 3
@@ -24,7 +25,7 @@ class StopList:
 
     def __init__(self, workspace: Workspace, shell: Shell, before: str) -> None:
         self.workspace, self.now, self.before = workspace, shell.now, before
-        open_ones = in_force(workspace.pk).order_by("-number")
+        open_ones = in_force(workspace.pk).filter(self._shown).order_by("-number")
         standing, acting = open_ones.filter(scope__in=STANDING), open_ones.exclude(scope__in=STANDING)
         found = rows_of(_any_of(standing[: STANDING_SHOWN + 1], acting[: SHOWN + 1]), shell.now)
         self.standing = [row for row in found if row.stop.scope in STANDING][:STANDING_SHOWN]
@@ -38,9 +39,16 @@ class StopList:
         self.older = self._older()
         self.history = self.history[:SHOWN]
 
+    @property
+    def _shown(self) -> Q:
+        """Stops of runs of drills stand in no list but that of their own workspace."""
+        return Q() if self.workspace.slug == DRILLS else ~Q(run__drill=True)
+
     def _over(self) -> QuerySet[StopRequest]:
         ended = Q(closed_at__isnull=False) | Q(released_at__isnull=False) | Q(superseded_by__isnull=False)
-        rows = StopRequest.objects.filter(ended, workspace=self.workspace, scope_stop__isnull=True)
+        rows = StopRequest.objects.filter(
+            ended, self._shown, workspace=self.workspace, scope_stop__isnull=True
+        )
         if self.before.isascii() and self.before.isdigit() and len(self.before) < 18:
             rows = rows.filter(number__lt=int(self.before))
         return rows.order_by("-number")

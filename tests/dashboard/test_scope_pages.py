@@ -426,8 +426,13 @@ def test_only_who_runs_the_installation_stops_all_workspaces(world: World) -> No
     assert "A stop of all workspaces is recorded." in page
     assert {space.gate for space in Workspace.objects.all()} == {"SHUT"}
     assert "All workspaces" not in said(browser(world.alice), "/stops/")
+    rules.change_rules(
+        actor=an_admin(world), workspace_id=world.workspace.pk, version=0, rules=Rules(release_by_two=True)
+    )
     page = press(bob, "/stop/everywhere/release", reason="checked")
-    assert "All workspaces are released from it." in page
+    assert "Released, but 1 workspace stays shut" in page
+    stop = StopRequest.objects.get(workspace=world.workspace)
+    press(browser(world.carol), f"/stops/{stop.pk}/release", reason="checked too")
     assert {space.gate for space in Workspace.objects.all()} == {"OPEN"}
 
 
@@ -511,3 +516,12 @@ def test_what_observed_says_after_its_end_that_it_stopped_nothing(world: World) 
     page = said(browser(world.alice), f"/stops/{stop.pk}/")
     assert "It holds nothing any more. The runs went on all the while." in page
     assert "stays stopped" not in page
+
+
+def test_stops_of_drills_stand_in_no_list(world: World) -> None:
+    drill, run = world.run("drill", drill=True), world.run("real")
+    for one in (drill, run):
+        world.stop(one)
+    page = said(browser(world.alice), "/stops/")
+    assert "run “real”" in page
+    assert "run “drill”" not in page

@@ -28,6 +28,7 @@ from dashboard.run_rows import rows_of as runs_of
 from dashboard.words import Term
 from effects.models import Effect
 from runs import fanout
+from runs.access import SYSTEM
 from runs.models import (
     STANDING,
     InFlight,
@@ -37,6 +38,7 @@ from runs.models import (
     Refusal,
     Restore,
     Result,
+    ScheduledStop,
     ScopeKind,
     StopPart,
     StopRequest,
@@ -71,6 +73,13 @@ class StopPage:
         self.standing = stop.scope in STANDING and not (stop.released_at or stop.superseded_by_id)
         self.by_restore = stop.via == RESTORED
         self.may_release = ("admin" if self.by_restore else "release") in shell.may
+
+    @cached_property
+    def planned_by(self) -> str:
+        """Who planned it, of one that the system pressed at its moment."""
+        rows = ScheduledStop.objects.filter(stop=self.stop) if self.stop.actor == SYSTEM.id else []
+        planner = next((made.actor for made in rows), "")
+        return who_said([planner])[planner] if planner else ""
 
     @property
     def subject(self) -> str:

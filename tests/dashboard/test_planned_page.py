@@ -117,6 +117,10 @@ def test_the_moment_is_shown_in_utc_first_and_kept_by_a_second_press(world: Worl
         answer = alice.post(address(world), hidden | token, follow=True)
         assert said_then in text_of(answer.content.decode())
     made = ScheduledStop.objects.get()
+    schedules.withdraw(actor=world.bob, scheduled_id=made.pk)
+    answer = alice.post(address(world), hidden | token, follow=True)
+    assert "Nothing was changed: this stop was pressed or withdrawn before." in answer.content.decode()
+    assert ScheduledStop.objects.count() == 1
     assert (made.at, made.reading, made.zone, made.mode) == (skip, "skipped", "Europe/Berlin", "pause")
     assert (made.reason, made.note, made.actor) == ("cost", "before <b>audit</b>", world.alice.id)
     listed = said(alice, address(world, "/stops/planned"))
@@ -242,6 +246,7 @@ def test_a_pressed_one_leads_to_its_stop_and_says_what_it_met(world: World) -> N
     assert "The run had ended before. No work was left to refuse." in page
     assert "The run was not registered. The stop waits for it" in page
     assert "No stop is planned." in page
+    assert "Allstop planned by Alice" in said(browser(world.dana), f"/stops/{made[3].stop_id}/")
 
 
 def test_one_that_nobody_presses_is_called_overdue(world: World) -> None:

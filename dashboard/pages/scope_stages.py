@@ -55,7 +55,9 @@ def scope_stages(page: Told) -> list[Stage]:
 
 
 def _acknowledge(stop: StopRequest) -> Stage:
-    note = "the gate is shut" if stop.scope in STANDING else "its list of runs is frozen"
+    over = stop.released_at or stop.superseded_by_id
+    gate = "the gate was shut then" if over else "the gate is shut"
+    note = gate if stop.scope in STANDING else "its list of runs is frozen"
     moment = stop.gate_at or stop.recorded_at
     return Stage("Acknowledge", DONE, "st-settled", clock(moment, ms=True), "", note, "#presses")
 

@@ -21,6 +21,7 @@ from dashboard.pages.shell import build_shell, signed_in
 from dashboard.pages.stop_rows import who_said
 from dashboard.reports.scope_rows import WITHOUT_A_STOP
 from effects.models import Effect, Settlement
+from runs import everywhere
 from runs.access import NotFound
 from runs.models import StopPart, StopRequest, WideStop, Workspace
 
@@ -57,24 +58,32 @@ class WideReport:
         return self.stops.filter(fenced_at__isnull=False).count()
 
     @cached_property
+    def held(self) -> int:
+        """Workspaces that its stop holds."""
+        return everywhere.scopes_of([self.wide]).count()
+
+    @cached_property
     def unknown(self) -> int:
         runs = StopPart.objects.filter(stop__in=self.stops).values("run")
         return Effect.objects.filter(run__in=runs, settlement=Settlement.UNKNOWN).count()
 
     @property
     def final(self) -> bool:
-        return bool(self.wide.released_at) and self.closed == self.runs and not self.unknown
+        return bool(self.wide.released_at) and not self.held and self.closed == self.runs and not self.unknown
 
     @property
     def says(self) -> Iterator[str]:
         """How far it is, and what is open."""
         yield f"{self.shut} of {words.count(self.workspaces, 'gate')} shut by it."
-        yield f"In {self.fenced} of {self.shut} workspaces each run had its turn."
+        yield f"In {self.fenced} of {words.count(self.shut, 'workspace')} each run had its turn."
         yield f"{self.closed} of {words.count(self.runs, 'run')} closed."
         unknown = words.count(self.unknown, "effect is", "effects are")
         yield f"{unknown} unknown." if self.unknown else "No effect of these runs is unknown."
         if self.wide.released_at:
             yield f"It was released at {words.moment_utc(self.wide.released_at)}. That started nothing."
+            if self.held:
+                still = words.count(self.held, "workspace is still shut", "workspaces are still shut")
+                yield f"{still} by its stop: a second person has to grant that release."
         else:
             yield "It stands: each gate stays shut, and a workspace that is made meanwhile is born shut."
 

@@ -432,6 +432,8 @@ def test_only_who_runs_the_installation_stops_all_workspaces(world: World) -> No
     page = press(bob, "/stop/everywhere/release", reason="checked")
     assert "Released, but 1 workspace stays shut" in page
     stop = StopRequest.objects.get(workspace=world.workspace)
+    report = said(bob, f"/stop/everywhere/{stop.wide_id}/report")
+    assert "1 workspace is still shut by its stop: a second person has to grant that release." in report
     press(browser(world.carol), f"/stops/{stop.pk}/release", reason="checked too")
     assert {space.gate for space in Workspace.objects.all()} == {"OPEN"}
 

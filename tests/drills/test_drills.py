@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.drills.engine import Bench, Drill, carry_out
+from dashboard.drills.engine import Drill
 from dashboard.drills.listed import DRILLS
+from tests.drills.conftest import AtWork
 
 # By hand, from the contract: the seven failures, then the seven scenarios.
 FOURTEEN = """
@@ -25,16 +26,11 @@ def test_there_are_the_fourteen_of_the_contract_and_two_never_touch_your_instanc
 
 
 @pytest.mark.parametrize("drill", [pytest.param(drill, id=drill.name) for drill in DRILLS])
-def test_passes(
-    drill: Drill, place: Bench, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "browser" in drill.needs:
-        monkeypatch.setenv("ALLSTOP_CHROMIUM", str(request.getfixturevalue("chromium")))
-    ticks: list[str] = []
-    result = carry_out(drill, place, ticks.append)
+def test_passes(drill: Drill, at_work: dict[str, AtWork]) -> None:
+    result = at_work[drill.name].result.result()
     assert result.findings.why == ""
     assert result.result == "passed"
     assert result.private == drill.private
     assert result.findings.report.startswith("http://127.0.0.1:")
     assert result.findings.situation, "it says what had to occur"
-    assert ticks
+    assert at_work[drill.name].ticks

@@ -130,7 +130,12 @@ def _endpoints(notice: Notice) -> list[Endpoint]:
 
 
 def _people(notice: Notice) -> list[int]:
-    """Members of the workspace who asked for this event by e-mail, and did not switch all of it off."""
+    """Members of the workspace who asked for this event by e-mail, and did not switch all of it off.
+
+    Nobody gets ten thousand letters of one press: the letter of that stop is for its runs too.
+    """
+    if notice.event in (Event.STOP_RECORDED, Event.STOP_CLOSED) and _of_a_wider_one(notice):
+        return []
     member = Membership.objects.filter(
         user_id=OuterRef("user_id"), workspace_id=notice.workspace_id, user__is_active=True
     )
@@ -138,6 +143,11 @@ def _people(notice: Notice) -> list[int]:
     rows = Subscription.objects.filter(Exists(member), ~Exists(none), workspace_id=notice.workspace_id)
     asked = rows.order_by("user_id").values_list("user_id", "events")
     return [user_id for user_id, events in asked if notice.event in events]
+
+
+def _of_a_wider_one(notice: Notice) -> bool:
+    """Whether its stop is that of one run, which came from a stop of a scope or of many runs."""
+    return StopRequest.objects.filter(pk=notice.stop_id, scope_stop__isnull=False).exists()
 
 
 def body_of(notice: Notice) -> str:

@@ -11,16 +11,18 @@ import pytest
 from django.db import connections
 from pytest_django.fixtures import Settings
 
-from dashboard.models import Attempt, Endpoint, Notice, Posting
+from dashboard.models import Attempt, Endpoint, Notice, Posting, Subscription
 from dashboard.notices import endpoints, mailing, outbox, postings, sending, signing
 from dashboard.notices.endpoints import EVENTS
 from dashboard.tasks import tell
 from effects.deliveries import BadTarget
 from effects.drain import drain_run
 from effects.models import Effect
-from runs import access, stops, wake
+from runs import access, scopes, stops, wake
 from runs.access import Actor
 from runs.models import Evidence, Membership, Role, StopRequest
+from runs.presses import Wish
+from runs.scopes import Target
 from tests.post import Post
 from tests.provider import refused_address
 from tests.receiver import Receiver
@@ -93,6 +95,27 @@ def later(endpoint: Endpoint, seconds: float = 100_000) -> None:
 
 
 # --- what is told ------------------------------------------------------------------------------------------
+
+
+def test_a_stop_of_many_runs_is_one_letter_to_a_person_and_one_notice_of_each_run_to_an_endpoint(
+    world: World, receiver: Receiver
+) -> None:
+    endpoint, run = added(world, receiver), world.run()
+    world.run("other")
+    assert world.dana.user is not None
+    Subscription.objects.create(user=world.dana.user, workspace=world.workspace, events=EVENTS)
+    target = Target("workspace", world.workspace.pk)
+    wide = scopes.request_scope_stop(actor=world.alice, wish=Wish(mode="cancel"), target=target).stop
+    assert drain_run(run.pk) == "CANCELLED"
+    told()
+    posted = Posting.objects.filter(endpoint=endpoint).values_list("notice__event", flat=True)
+    assert sorted(posted) == ["stop.closed", *["stop.recorded"] * 3]
+    to_dana = Posting.objects.filter(user=world.dana.user).values_list("notice__event", "notice__stop_id")
+    assert list(to_dana) == [("stop.recorded", wide.pk)]
+    late = StopRequest.objects.get(run__key="other")
+    Notice.objects.create(workspace=world.workspace, event="stop.timed_out", run=late.run, stop_id=late.pk)
+    told()
+    assert ("stop.timed_out", late.pk) in list(to_dana.all())
 
 
 def test_a_stop_is_told_once_signed_with_ids_status_version_and_link(

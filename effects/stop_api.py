@@ -87,7 +87,8 @@ class _Told:
 
     def keep(self, result: Any) -> None:
         if isinstance(result, StopAnswer):
-            self.answer, self.body = result, _after_press(result, counted=False)
+            many = result.stop.scope in stop_out.OF_RUNS
+            self.answer, self.body = result, _after_press(result, counted=not many)
 
     def look_after(self) -> None:
         """The stop is on record; how far it went on meanwhile is told as far as the store can say."""
@@ -97,7 +98,7 @@ class _Told:
 
     @staticmethod
     def _goes_on(body: dict[str, Any]) -> bool:
-        """To children of a run, or to the runs of a scope."""
+        """To children of a run, or to the runs of a scope, of which nothing was counted yet."""
         return bool((body.get("children") or {}).get("pending") or body.get("scope") in stop_out.OF_RUNS)
 
 

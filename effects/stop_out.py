@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from runs import children, fanout
@@ -32,12 +32,14 @@ OF_RUNS = (*STANDING, ScopeKind.BULK)  # scopes that go on to several runs
 NOBODY = Pressed()
 
 
-def rows(stops: QuerySet[StopRequest]) -> QuerySet[Any, Any]:
-    """Stops with the rows that they are of, and their counts."""
+def rows(stops: QuerySet[StopRequest], *, counted: bool = True) -> QuerySet[Any, Any]:
+    """Stops with the rows that they are of, and their counts; `counted`: of what may be many, too."""
+    refused = _number(Refusal, Sum("count")) + _number(Refusal, Sum("count"), "stop__scope_stop")
+    would = _number(WouldRefuse, Sum("count"))
     return stops.select_related(*READ_WITH).annotate(
         presses_n=_number(Press, Count("pk")),
-        refused_n=_number(Refusal, Sum("count")) + _number(Refusal, Sum("count"), "stop__scope_stop"),
-        would_refuse_n=_number(WouldRefuse, Sum("count")),
+        refused_n=refused if counted else Value(0),
+        would_refuse_n=would if counted else Value(0),
     )
 
 
@@ -47,8 +49,11 @@ def _number(model: type[Model], number: Any, of: str = "stop") -> Coalesce:
 
 
 def one(stop_id: str, pressed: Pressed = NOBODY, *, counted: bool = True) -> dict[str, Any]:
-    """A stop as it stands now, and what a press came to; its runs are told where they are `counted`."""
-    stop = rows(StopRequest.objects.filter(pk=stop_id)).get()
+    """A stop as it stands now, and what a press came to.
+
+    Its runs and what it refused are told where they are `counted`: no commit of a stop waits for that.
+    """
+    stop = rows(StopRequest.objects.filter(pk=stop_id), counted=counted).get()
     goes_on = stop.scope in OF_RUNS and not stop.observes
     progress = fanout.progress(stop) if counted and goes_on else None
     return stop_out(stop, in_flight([stop_id])[stop_id], pressed, progress, children.reach_of(stop))

@@ -44,7 +44,7 @@ def deliver(delivery_id: str) -> None:
 @alone
 def sweep() -> None:
     """Drain what is due, let retries fall due, wake the executor for what it did not hear of."""
-    each(schedules.press, schedules.due())
+    _press_scheduled()
     each(everywhere.carry_on, everywhere.to_carry_on())
     each(drain.drain_run, due.runs_due(RUNS_A_SWEEP))
     _fan_out()
@@ -60,6 +60,14 @@ def sweep() -> None:
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())
+
+
+def _press_scheduled() -> None:
+    """Those whose moment has come, for as long as a pass may take; each goes on to its runs for a second."""
+    end = time.monotonic() + PASS_S
+    for scheduled_id in schedules.due():
+        if time.monotonic() < end:
+            each(schedules.press, [scheduled_id])
 
 
 def _fan_out() -> None:

@@ -111,7 +111,9 @@ def slip_guard(name: str) -> str:
     return "".join(f"\\{sign}" if sign in SPECIAL else sign for sign in words.clean(name))
 
 
-SPECIAL = set("^$\\.*+?()[]{}|/-&!#%,:;<=>@`~")  # special in a pattern, or reserved in one of flag v
+SPECIAL = set(
+    "^$\\.*+?()[]{}|/"
+)  # all that may be escaped under flag v; a further one makes no pattern at all
 
 
 def preview_for(facts: Facts, form: StopForm, actor: Actor | None = None) -> Preview:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import string
 
 import pytest
 from playwright.sync_api import expect
 
+from dashboard.pages.scope_choice import slip_guard
 from tests.browser.conftest import Site, Visit
 from tests.browser.test_live import NO_POLLING, watcher
 
 PHONE = {"width": 360, "height": 740}
+ODD = f"no-payments {string.punctuation} “é”"
+GUARDS = """([name, pattern]) => [name, name + "x"].map((value) =>
+    Object.assign(document.createElement("input"), { pattern, value }).validity.patternMismatch)"""
 
 
 def test_alice_stops_a_session_from_the_dialog_of_one_of_its_runs(site: Site, visit: Visit) -> None:
@@ -24,6 +29,7 @@ def test_alice_stops_a_session_from_the_dialog_of_one_of_its_runs(site: Site, vi
     guard.fill("Finances")
     dialog.get_by_role("button", name="Request stop of this workspace").click()
     assert page.evaluate("document.querySelector('.guard:not([hidden]) input').validity.patternMismatch")
+    assert page.evaluate(GUARDS, [ODD, slip_guard(ODD)]) == [False, True]
     dialog.get_by_role("radio", name="Session").check()
     expect(guard).not_to_be_visible()
     expect(dialog.get_by_label("It ends")).to_be_visible()

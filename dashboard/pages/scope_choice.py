@@ -111,9 +111,7 @@ def slip_guard(name: str) -> str:
     return "".join(f"\\{sign}" if sign in SPECIAL else sign for sign in words.clean(name))
 
 
-SPECIAL = set(
-    "^$\\.*+?()[]{}|/"
-)  # all that may be escaped under flag v; a further one makes no pattern at all
+SPECIAL = set("^$\\.*+?()[]{}|/")  # escaping any other would make no pattern at all, under flag v
 
 
 def preview_for(facts: Facts, form: StopForm, actor: Actor | None = None) -> Preview:

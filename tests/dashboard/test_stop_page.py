@@ -159,7 +159,7 @@ def test_a_form_that_came_back_to_a_run_that_is_stopping_by_now_is_told_so(world
     said = text_of(alice.get(f"/runs/{run.pk}/?key=the-key", follow=True).content.decode())
     assert "Your stop is NOT recorded yet." in said
     assert "Stop #1 was recorded" in said
-    assert "by Bob, in mode cancel. Another press is kept with it." in said
+    assert "by Bob, in mode cancel. A stronger press replaces it." in said
 
 
 @pytest.mark.parametrize("path", ["", "stop"])

@@ -28,7 +28,7 @@ def test_alice_presses_stop_and_reads_what_it_came_to(site: Site, visit: Visit) 
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("1 action is in flight")
     expect(dialog).to_contain_text("2 queued steps will be refused.")
-    expect(dialog.get_by_role("radio", name="Cancel")).to_be_focused()  # a field, never the red button
+    expect(dialog.get_by_role("radio", name="This run")).to_be_focused()  # the scope, never the red button
     page.fill("#note", "wrong prices")
     request_stop(page)
     expect(page.locator("#stop-said")).to_have_text(RECORDED)

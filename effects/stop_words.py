@@ -159,7 +159,7 @@ NAMES: dict[str, Callable[[Any], str]] = {
     ScopeKind.SESSION: lambda stop: f"session “{stop.session.key}”" if stop.session else "a session",
     ScopeKind.WORKSPACE: lambda stop: f"workspace “{stop.workspace.name}”",
     ScopeKind.POLICY: lambda stop: f"policy “{stop.policy.name}”" if stop.policy else "a policy",
-    ScopeKind.BULK: lambda stop: counted(stop.runs_n or 0, "chosen run"),
+    ScopeKind.BULK: lambda stop: counted(stop.runs_n or 0, "selected run"),
 }
 
 

@@ -181,7 +181,7 @@ def test_chosen_runs_are_one_record_with_a_result_each(world: World, agent: Wire
     assert "run_ids: 2 of them are no runs of this workspace" in said.data["ignored"]
     parts = agent.get(f"/stops/{said.data['id']}/runs").data["items"]
     assert {one["run_id"] for one in parts} == set(ids)
-    assert said.data["sentence"].startswith("Stop #2 of 3 chosen runs is recorded. 3 of 3 were reached: ")
+    assert said.data["sentence"].startswith("Stop #2 of 3 selected runs is recorded. 3 of 3 were reached: ")
     assert Run.objects.get(pk=foreign).status == "ACTIVE"
 
 

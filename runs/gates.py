@@ -10,17 +10,15 @@ from . import releases, scopes
 from .access import Actor
 from .models import Gate, Mode, Run, RunStatus, ScopeKind, StopRequest, Workspace
 from .presses import StopAnswer, Wish
-from .releases import NoReason, NotStanding
-from .scopes import RESTORED, Target, held_back
+from .releases import NotStanding
+from .scopes import RESTORED, Target
 
 __all__ = [
     "RESTORED",
     "SCOPE",
-    "NoReason",
     "NotShut",
     "OtherStop",
     "Standing",
-    "held_back",
     "holds_back",
     "release",
     "shut",

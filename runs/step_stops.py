@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from . import steps
 from .access import SYSTEM, Actor, NotFound, demand
@@ -81,12 +81,6 @@ def _stop_step(actor: Actor, wish: Wish, key: str, step_id: str) -> StopAnswer:
 def stop_of_step(step: Step) -> StopRequest | None:
     """The stop of this step, if there is one."""
     return StopRequest.objects.filter(scope=ScopeKind.STEP, step=step).first()
-
-
-def stops_of_steps(run: Run) -> QuerySet[StopRequest]:
-    """The stops of single steps of a run, oldest first, each with its step."""
-    rows = StopRequest.objects.filter(run=run, scope=ScopeKind.STEP)
-    return rows.select_related("step").order_by("number")
 
 
 def _stop(run: Run, step: Step, actor: Actor, wish: Wish, key: str) -> StopAnswer:

@@ -29,6 +29,7 @@ READINGS: dict[str, str] = {
     SKIPPED: "The clocks there skip that time; the moment at which they skip it is taken.",
 }
 LONGEST = timedelta(days=366)
+ROOM = 180  # characters of a form's key that are kept where it makes a second one
 
 
 class UnknownZone(ValueError):
@@ -113,7 +114,8 @@ def _schedule(actor: Actor, workspace_id: str, what: What, wish: Wish, when: Mom
     if workspace is None:
         raise NotFound("workspace")
     demand(actor, workspace_id, what)
-    again = ScheduledStop.objects.filter(workspace=workspace, actor=actor.id, key=wish.key or None).first()
+    before = _by_key(workspace, actor, wish.key)
+    again = before.filter(withdrawn_at__isnull=True).first()
     if again is not None:
         return again
     demand_ahead(when)
@@ -131,10 +133,16 @@ def _schedule(actor: Actor, workspace_id: str, what: What, wish: Wish, when: Mom
         zone=when.zone,
         reading=when.reading,
         actor=actor.id,
-        key=wish.key,
+        key=f"{wish.key[:ROOM]} #{number}" if (number := before.count()) else wish.key,
     )
     record(workspace, _line("stop.scheduled", made, actor.id))
     return ScheduledStop.objects.get(pk=made.pk)
+
+
+def _by_key(workspace: Workspace, actor: Actor, key: str) -> QuerySet[ScheduledStop]:
+    """Those that came by this key: one that was withdrawn is no answer to a form that is sent again."""
+    mine = ScheduledStop.objects.filter(workspace=workspace, actor=actor.id)
+    return mine.filter(Q(key=key) | Q(key__startswith=f"{key[:ROOM]} #")) if key else mine.none()
 
 
 def demand(actor: Actor, workspace_id: str, what: What) -> None:

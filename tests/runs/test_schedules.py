@@ -161,6 +161,13 @@ def test_the_same_key_of_the_same_person_is_one_scheduled_stop(world: World) -> 
     assert lines(world) == ["stop.scheduled"] * 2
 
 
+def test_an_old_key_keeps_a_stop_anew_once_the_one_before_was_withdrawn(world: World) -> None:
+    first = scheduled(world, key="k")
+    schedules.withdraw(actor=world.alice, scheduled_id=first.pk, reason="not needed")
+    anew, again = scheduled(world, key="k"), scheduled(world, key="k")
+    assert (anew.pk == first.pk, anew.withdrawn_at, again.pk) == (False, None, anew.pk)
+
+
 def test_whose_run_it_is_may_schedule_and_withdraw_its_stop(world: World) -> None:
     run = world.run("mine")
     told = {"workspace_id": world.workspace.pk, "wish": Wish(), "when": Moment(in_seconds(60))}

@@ -28,7 +28,7 @@ def effect_of(step: Step, key: str) -> Effect:
 
 
 def test_a_stopped_step_is_withheld_and_its_run_completes(site: Site, client: Client) -> None:
-    with client.run("withheld") as run:
+    with client.run("withheld:one") as run:
         with run.step("first") as step:
             effect_of(step, "withheld:1").send(site.charge, "withheld:1")
             stop = client.request_stop(step_id=step.id)
@@ -44,22 +44,22 @@ def test_a_stopped_step_is_withheld_and_its_run_completes(site: Site, client: Cl
 
 
 def test_a_stop_between_permit_and_send_shuts_the_second_look_alone(site: Site, client: Client) -> None:
-    with client.run("between") as run, run.step("first") as step:
-        effect = effect_of(step, "between:1")
+    with client.run("withheld:between") as run, run.step("first") as step:
+        effect = effect_of(step, "withheld:between:1")
         answer, asked_at = effect._ask()
         permit = run.permit_in(answer, asked_at)
         client.request_stop(step_id=step.id)
         with pytest.raises(Withheld):
-            step.spend(permit, lambda: site.charge("between:1"), http_outcome, keep_result=True)
+            step.spend(permit, lambda: site.charge("withheld:between:1"), http_outcome, keep_result=True)
         with pytest.raises(Withheld):
             step.checkpoint()
         run.checkpoint()
-    assert site.bank.ledger.sends("between:1") == 0
+    assert site.bank.ledger.sends("withheld:between:1") == 0
     assert site.see(f"steps/{step.id}")["status"] == "WITHHELD"
 
 
 def test_a_heartbeat_tells_a_step_that_it_was_stopped(site: Site, client: Client) -> None:
-    with client.run("beat") as run:
+    with client.run("withheld:beat") as run:
         with pytest.raises(Withheld), run.step("long") as step:
             client.request_stop(step_id=step.id)
 
@@ -77,9 +77,9 @@ def test_a_heartbeat_tells_a_step_that_it_was_stopped(site: Site, client: Client
 
 
 def test_a_run_that_ends_with_it_is_neither_failed_nor_completed(site: Site, client: Client) -> None:
-    with pytest.raises(Withheld), client.run("left") as run, run.step("only") as step:
+    with pytest.raises(Withheld), client.run("withheld:left") as run, run.step("only") as step:
         client.request_stop(step_id=step.id)
-        effect_of(step, "left:1").send(site.charge, "left:1")
+        effect_of(step, "withheld:left:1").send(site.charge, "withheld:left:1")
     assert site.see(f"runs/{run.id}")["status"] == "ACTIVE"
 
 

@@ -138,11 +138,14 @@ def test_a_look_that_is_not_answered_within_the_permit_is_no_permit(client: Clie
     assert (charge.calls, outcomes(stub)) == ([], ["not_sent"])
 
 
-def test_an_expired_permit_may_be_followed_by_a_new_one(client: Client, stub: Stub) -> None:
+def test_an_expired_permit_may_be_followed_by_a_new_one(server: StubServer, stub: Stub, buffer: Path) -> None:
     stub.ttl_s = 0.3
     stub.slow("/effects$", 0.35)
     charge = Charge()
-    with client.run("r") as run:
+    with (
+        Client(server.url, "als_x", worker="w-1", buffer=buffer, give_up_s=5) as client,
+        client.run("r") as run,
+    ):
         with pytest.raises(PermitExpired):
             charging(run).send(charge, "charge:7")
         charging(run).send(charge, "charge:7")

@@ -81,7 +81,10 @@ def test_what_is_missing_skips_a_test_but_fails_it_on_ci(monkeypatch: pytest.Mon
 # --- Adding up ----------------------------------------------------------------------------------------------
 
 
-def test_the_last_line_counts_all_passes_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_counts_all_passes_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ALLSTOP_TEST_EARLIER", raising=False)
     counts = {"passed": 3, "failed": 0, "skipped": 1}
     for name, units, kills in (("sqlite", 60.0, 30.0), ("postgresql", 90.0, 36.0)):
         took = {"together": {"units": units}, "alone": {"kills": kills}}

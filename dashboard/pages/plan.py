@@ -89,7 +89,7 @@ def keep(request: HttpRequest, workspace: Workspace, plan: Plan, now: datetime) 
         actor=actor, workspace_id=workspace.pk, what=plan.what, wish=plan.wish, when=plan.when
     )
     said = plan_words.KEPT if made.created_at >= now else plan_words.KEPT_BEFORE
-    said = plan_words.OVER if made.pressed_at or made.withdrawn_at else said
+    said = plan_words.OVER if made.pressed_at else said
     messages.info(request, said.format(at=words.moment_utc(made.at)))
     return redirect(f"{reverse('planned', query={'workspace': workspace.slug})}#{made.pk}")
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -35,7 +35,7 @@ from dashboard.pages.shell import (
     workspace_of,
 )
 from dashboard.pages.stages import clock
-from dashboard.pages.stop import StopForm, answer_press, not_recorded, wish_of
+from dashboard.pages.stop import StopForm, answer_press, form_or_press, wish_of
 from runs import access, bulk, stops
 from runs.models import FINAL, Run
 
@@ -94,14 +94,7 @@ class Selection:
 
 def bulk_page(request: HttpRequest) -> HttpResponseBase:
     """/runs/stop?run=…&run=… (runs=…,…) or ?all=1 with a filter : GET shows the form, POST is the press."""
-    try:
-        if request.method != "POST":
-            return show_form(request)
-        if not request.user.is_authenticated:
-            return sign_in_first(request)
-        return press(request)
-    except (DatabaseError, InterfaceError):
-        return not_recorded(request)
+    return form_or_press(request, show_form, sign_in_first, press)
 
 
 @signed_in

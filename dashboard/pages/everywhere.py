@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,7 +16,7 @@ from dashboard.pages.scope_choice import slip_guard
 from dashboard.pages.scope_preview import Met, preview_of_scope
 from dashboard.pages.scope_stop import sign_in_to
 from dashboard.pages.shell import actor_of, address, build_shell, checked, signed_in
-from dashboard.pages.stop import answer_press, not_recorded
+from dashboard.pages.stop import answer_press, form_or_press
 from dashboard.pages.stop_form import StopForm, wish_of
 from dashboard.pages.stop_rows import who_said
 from runs import everywhere
@@ -56,12 +55,7 @@ def standing_for(request: HttpRequest) -> Everywhere | None:
 
 def wide_page(request: HttpRequest) -> HttpResponseBase:
     """/stop/everywhere : GET shows the form, POST is the press."""
-    try:
-        if request.method == "POST" and not request.user.is_authenticated:
-            return sign_in_to(request, request.path, {})
-        return press(request) if request.method == "POST" else show_form(request)
-    except (DatabaseError, InterfaceError):
-        return not_recorded(request)
+    return form_or_press(request, show_form, partial(sign_in_to, path=request.path, named={}), press)
 
 
 def demand(request: HttpRequest) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from urllib.parse import urlencode
 
-from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -14,7 +13,7 @@ from dashboard.pages.scope_press import press_scope, tell_scope
 from dashboard.pages.scope_stop import sign_in_to
 from dashboard.pages.scope_target import Wide
 from dashboard.pages.shell import actor_of, checked, signed_in, workspace_of
-from dashboard.pages.stop import answer_press, not_recorded
+from dashboard.pages.stop import answer_press, form_or_press
 from dashboard.pages.stop_form import StopForm
 from runs.models import Mode, ScopeKind
 from runs.scopes import Target
@@ -41,15 +40,13 @@ def release_page(request: HttpRequest) -> HttpResponse:
 
 def shut_page(request: HttpRequest) -> HttpResponseBase:
     """POST /gate/shut : a press on the workspace. A form that was open for long must not be lost."""
-    try:
-        if request.method != "POST":
-            return gate_page(request)
-        if not request.user.is_authenticated:
-            named = {"workspace": request.GET["workspace"]} if "workspace" in request.GET else {}
-            return sign_in_to(request, reverse("gate"), named, pause_unless_said(request))
-        return press(request)
-    except (DatabaseError, InterfaceError):
-        return not_recorded(request)
+    return form_or_press(request, gate_page, sign_in_first, press)
+
+
+def sign_in_first(request: HttpRequest) -> HttpResponse:
+    """The session ended under the form: it comes back, as it was sent."""
+    named = {"workspace": request.GET["workspace"]} if "workspace" in request.GET else {}
+    return sign_in_to(request, reverse("gate"), named, pause_unless_said(request))
 
 
 def pause_unless_said(request: HttpRequest) -> dict[str, str]:

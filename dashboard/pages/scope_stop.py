@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db import DatabaseError, InterfaceError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
@@ -19,7 +18,7 @@ from dashboard.pages.scope_preview import Met, preview_of_scope
 from dashboard.pages.scope_target import Wide, find
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, wants_json
 from dashboard.pages.stages import clock
-from dashboard.pages.stop import answer_press, not_recorded
+from dashboard.pages.stop import answer_press, form_or_press
 from dashboard.pages.stop_form import StopForm
 from runs.models import StopRequest
 from runs.presses import STRENGTH
@@ -31,14 +30,7 @@ MODES = tuple(words.MODE)
 
 def scope_page(request: HttpRequest) -> HttpResponseBase:
     """/stop/scope?scope=…&id=… : GET shows the form, POST is the press."""
-    try:
-        if request.method != "POST":
-            return show_form(request)
-        if not request.user.is_authenticated:
-            return sign_in_first(request)
-        return press(request)
-    except (DatabaseError, InterfaceError):
-        return not_recorded(request)
+    return form_or_press(request, show_form, sign_in_first, press)
 
 
 def target_in(request: HttpRequest) -> Target:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,6 +33,7 @@ __all__ = [
     "StopForm",
     "answer_press",
     "form_of",
+    "form_or_press",
     "not_recorded",
     "stop_page",
     "stop_preview",
@@ -43,12 +45,23 @@ log = logging.getLogger(__name__)
 
 def stop_page(request: HttpRequest, run_id: str) -> HttpResponseBase:
     """/runs/<id>/stop : GET shows the form as a page, POST is the press."""
+    return form_or_press(
+        request, *(partial(each, run_id=run_id) for each in (show_form, sign_in_first, press))
+    )
+
+
+Page = Callable[[HttpRequest], HttpResponseBase]
+
+
+def form_or_press(request: HttpRequest, show: Page, sign_in: Page, press: Page) -> HttpResponseBase:
+    """The page of any stop: GET shows its form, POST is the press, of somebody who is signed in.
+
+    A store that does not answer is said to have recorded nothing, as far as that is known.
+    """
     try:
         if request.method != "POST":
-            return show_form(request, run_id)
-        if not request.user.is_authenticated:
-            return sign_in_first(request, run_id)
-        return press(request, run_id)
+            return show(request)
+        return press(request) if request.user.is_authenticated else sign_in(request)
     except (DatabaseError, InterfaceError):
         return not_recorded(request)
 

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
@@ -16,7 +15,7 @@ from dashboard.pages.match_form import NoMatch, offered, read_match, read_name
 from dashboard.pages.scope_press import press_scope, tell_scope
 from dashboard.pages.scope_preview import Met, preview_of_scope
 from dashboard.pages.shell import actor_of, build_shell, checked, sign_in_url, signed_in, workspace_of
-from dashboard.pages.stop import answer_press, not_recorded
+from dashboard.pages.stop import answer_press, form_or_press
 from dashboard.pages.stop_form import StopForm
 from runs import policies
 from runs.access import Actor, demand_workspace
@@ -29,14 +28,7 @@ from runs.store import database_time
 
 def switch_page(request: HttpRequest) -> HttpResponseBase:
     """/stops/new : GET shows the form, POST creates the policy and presses its stop."""
-    try:
-        if request.method != "POST":
-            return show_form(request)
-        if not request.user.is_authenticated:
-            return sign_in_first(request)
-        return press(request)
-    except (DatabaseError, InterfaceError):
-        return not_recorded(request)
+    return form_or_press(request, show_form, sign_in_first, press)
 
 
 def sign_in_first(request: HttpRequest) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,23 +14,36 @@ from runs.machine import Changes, Machine, transition
 from runs.models import OperationClass, Permit, Run, Step, Workspace
 from runs.store import Now, new_id
 
+from .account import Account, Inbound
+from .compensation import Compensation, CompensationState
 from .delivery import Channel, Delivery, DeliveryState
+from .resolution import Attachment, Care, Matter, Resolution, Verdict
 from .review_tables import Approval, Review
 
 
 class Provider(models.TextChoices):
-    """Who sends: our executor over HTTP, our executor into the workspace's folder, or the agent itself."""
+    """Who sends: our executor, by one of the modules in effects/providers, or the agent itself."""
 
     HTTP = "http"
     WORKSPACE = "workspace"
+    JOB = "job"
+    EMAIL = "email"
+    BROWSER = "browser"
+    MODEL = "model"
     OUTSIDE = "outside"
 
 
-SENT_BY_US = (Provider.HTTP, Provider.WORKSPACE)
+SENT_BY_US = tuple(one for one in Provider if one != Provider.OUTSIDE)
+DUE_AFTER = timedelta(hours=4)
 
 
 class Kind(models.Model):
-    """An effect kind and its six answers, given before any effect of it may be declared."""
+    """An effect kind and its six answers, given before any effect of it may be declared.
+
+    `account`: the provider account that its webhooks and credentials belong to, by name. `reversible`: a
+    preset of effects/presets.py. `compensate`: the template of the call that would lessen it. `due_after`:
+    how long an effect of it may stay unknown before people are told.
+    """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "knd"))
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="kinds")
@@ -51,6 +65,10 @@ class Kind(models.Model):
     key_fencing = models.BooleanField(default=False)
     key_retention_s = models.PositiveIntegerField(default=86_400)
     retry_after_s = models.JSONField(default=list)
+    account = models.CharField(max_length=120, blank=True, default="", db_default="")
+    reversible = models.CharField(max_length=40, blank=True, default="", db_default="")
+    compensate = models.JSONField(default=dict)
+    due_after = models.DurationField(default=DUE_AFTER, db_default=DUE_AFTER)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 
@@ -86,8 +104,9 @@ SETTLED = (
 
 
 class Ground(models.TextChoices):
-    """On what ground a settlement stands, weakest first."""
+    """On what ground a settlement stands, weakest first. DECIDED: a named person, with evidence."""
 
+    DECIDED = "decided"
     REPORTED = "reported"
     LOOKED_UP = "looked up"
     WEBHOOK = "webhook"
@@ -97,7 +116,10 @@ class Ground(models.TextChoices):
 class Effect(Machine):
     """One change of the outside world, recorded before it is sent, under a stable key.
 
-    `body` holds the raw bytes exactly as they were declared; `body_digest` is their SHA-256.
+    `body` holds the raw bytes exactly as they were declared; `body_digest` is their SHA-256. `job_state`
+    is as of `job_at`. `counted`: the most objects that a look-up saw under the key; None: none could count.
+    `on_stop`: "ask_provider" when its provider may be asked to cancel it; such a request is an effect of
+    its own, whose `asks_about` is this one.
     """
 
     moved: ClassVar[frozenset[str]] = frozenset({"settlement"})
@@ -128,6 +150,10 @@ class Effect(Machine):
     items = models.JSONField(null=True)
     why_unknown = models.CharField(max_length=200, blank=True)
     job_state = models.CharField(max_length=12, blank=True)
+    job_at = models.DateTimeField(null=True)
+    counted = models.PositiveIntegerField(null=True)
+    on_stop = models.CharField(max_length=12, null=True)  # noqa: DJ001  (nullable: see docs/operating.md)
+    asks_about = models.ForeignKey("self", models.PROTECT, null=True, related_name="asked")
     declared_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
@@ -296,15 +322,24 @@ class Report(models.Model):
 
 __all__ = [
     "SETTLED",
+    "Account",
     "Approval",
+    "Attachment",
+    "Care",
     "Channel",
+    "Compensation",
+    "CompensationState",
     "Delivery",
     "DeliveryState",
     "Effect",
     "Ground",
+    "Inbound",
     "Kind",
+    "Matter",
     "Provider",
     "Report",
+    "Resolution",
     "Review",
     "Settlement",
+    "Verdict",
 ]

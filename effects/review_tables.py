@@ -1,6 +1,6 @@
 """The tables of decisions that people take beforehand: a review, and each person's approval of it.
 
-One table for two subjects: an effect before it is sent, and (to come) a compensation. A review has no
+One table for two subjects: an effect before it is sent, and a compensation. A review has no
 machine: its moments are set once, and where it stands is read from them and from its approvals.
 """
 
@@ -33,6 +33,8 @@ class Closed(models.TextChoices):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     ENDED = "ended"
+    VOID = "void"  # what it was about is not as it was, or may not be decided any more
+    NOT_NEEDED = "not_needed"
 
 
 class Review(models.Model):

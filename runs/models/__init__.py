@@ -1,6 +1,7 @@
 """The tables of what may start. Begin with run.py: each decorated method is an arrow."""
 
 from .evidence import Evidence, EvidencePayload, Seal
+from .halt import Halt
 from .people import Membership, Role, Token, User
 from .restore import Restore
 from .rules import RulesRow
@@ -52,6 +53,7 @@ __all__ = [
     "Evidence",
     "EvidencePayload",
     "Gate",
+    "Halt",
     "IdempotencyRecord",
     "InFlight",
     "Membership",

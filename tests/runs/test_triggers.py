@@ -292,7 +292,7 @@ def triggers() -> set[str]:
 
 
 def test_these_triggers_are_in_force() -> None:
-    appended = ["runs_evidence", "runs_seal", "runs_inflight", "effects_report"]
+    appended = ["runs_evidence", "runs_seal", "runs_inflight", "effects_report", "effects_attachment"]
     assert triggers() == {
         *("run_version_never_falls", "run_final_is_final", "run_starts_by_decision"),
         *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),
@@ -301,6 +301,7 @@ def test_these_triggers_are_in_force() -> None:
         *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
         *("effect_stays", "effect_intent_stays", "delivery_stays", "delivery_message_stays"),
         *("review_moments_stay", "review_stays", "approval_ends_once", "approval_stays"),
+        *("compensation_stays", "compensation_call_stays", "resolution_stays", "resolution_verdict_stays"),
     }
 
 

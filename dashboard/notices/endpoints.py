@@ -7,12 +7,12 @@ answer but the first holds a secret; no line holds an address, whose path is oft
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 
+from effects import signing
 from effects.deliveries import check_url
 from runs import wake
 from runs.access import Actor, NotFound, demand_workspace
@@ -20,13 +20,11 @@ from runs.evidence import Line, record
 from runs.models import User, Workspace
 from runs.store import Now, database_time, verb
 
-from . import postings, signing
+from . import postings
 from .models import Endpoint, Event, NoMail, Notice, Posting, Subscription
 from .outbox import TELL, body_of
 from .sending import give_up_waiting
 
-OVERLAP = timedelta(hours=24)  # how long the secret before goes on signing too
-SECRETS = 5  # in force at once, however often it is rotated in that time
 MOST = 50  # endpoints of one workspace
 EVENTS = [str(event) for event in Event if event != Event.TEST]
 
@@ -70,8 +68,7 @@ def _locked(actor: Actor, workspace_id: str) -> Workspace:
 
 def live(endpoint: Endpoint) -> int:
     """How many of its secrets sign now."""
-    now = database_time().isoformat()
-    return sum(1 for one in endpoint.secrets if not one["until"] or one["until"] > now)
+    return len(signing.live(endpoint.secrets, database_time()))
 
 
 def _found(workspace: Workspace, endpoint_id: str) -> Endpoint:
@@ -109,8 +106,7 @@ def put(*, actor: Actor, workspace_id: str, name: str, url: str, events: list[st
 def _add(workspace: Workspace, actor: Actor, name: str, wanted: dict[str, Any]) -> Put:
     if Endpoint.objects.filter(workspace=workspace).count() >= MOST:
         raise TooMany
-    secret = signing.new_secret()
-    kept = [{"sealed": signing.seal(secret), "until": None}]
+    kept, secret = signing.first()
     made = Endpoint.objects.create(workspace=workspace, name=name, secrets=kept, **wanted)
     _told(workspace, "added", actor, made.pk, events=wanted["events"])
     return Put(_found(workspace, made.pk), secret, created=True)
@@ -120,11 +116,8 @@ def _add(workspace: Workspace, actor: Actor, name: str, wanted: dict[str, Any]) 
 def rotate(*, actor: Actor, workspace_id: str, endpoint_id: str) -> Put:
     """A new secret. Those before sign too for a day, so that no receiver misses a notice meanwhile."""
     workspace = _locked(actor, workspace_id)
-    endpoint, now = _found(workspace, endpoint_id), database_time()
-    end, secret = (now + OVERLAP).isoformat(), signing.new_secret()
-    live = [one for one in endpoint.secrets if not one["until"] or one["until"] > now.isoformat()]
-    kept = [{**one, "until": min(one["until"] or end, end)} for one in live][-(SECRETS - 1) :]
-    kept.append({"sealed": signing.seal(secret), "until": None})
+    endpoint = _found(workspace, endpoint_id)
+    kept, secret = signing.rotated(endpoint.secrets, database_time())
     Endpoint.objects.filter(pk=endpoint.pk).update(secrets=kept)
     _told(workspace, "rotated", actor, endpoint.pk)
     return Put(_found(workspace, endpoint.pk), secret)

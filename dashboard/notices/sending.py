@@ -9,13 +9,12 @@ import time
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from effects import outbound
+from effects import outbound, signing
 from runs.access import SYSTEM
 from runs.evidence import Line, record
 from runs.models import Workspace
 from runs.store import Now, after, database_time, verb
 
-from . import signing
 from .models import Endpoint, Posting, PostingState
 from .postings import Came, note, take, waiting
 
@@ -90,11 +89,10 @@ def _request(endpoint: Endpoint, posting: Posting) -> outbound.Request:
 
 def in_force(endpoint: Endpoint) -> list[str]:
     """The endpoint's secrets that sign now, the newest first. Raises Unreadable when there is none."""
-    now = database_time().isoformat()
-    live = [one["sealed"] for one in endpoint.secrets if not one["until"] or one["until"] > now]
-    if not live:
+    found = signing.in_force(endpoint.secrets, database_time())
+    if not found:
         raise signing.Unreadable
-    return [signing.unseal(sealed) for sealed in reversed(live)]
+    return found
 
 
 @verb

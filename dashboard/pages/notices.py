@@ -23,7 +23,7 @@ from dashboard.notices.endpoints import EVENTS, CantBeDone
 from dashboard.notices.models import Event
 from dashboard.notices.postings import TRIES
 from dashboard.pages.shell import actor_of, address, build_shell, person_of, signed_in, workspace_of
-from effects import outbound
+from effects import outbound, signing
 from effects.deliveries import BadTarget
 from runs import access
 from runs.models import User, Workspace
@@ -172,7 +172,7 @@ def log_of(endpoint: Endpoint) -> list[LogRow]:
 
 def secrets_in_force(endpoint: Endpoint, now: datetime) -> list[str | None]:
     """The end of each secret in force, newest first; None for the one without an end."""
-    live = [one["until"] for one in endpoint.secrets if not one["until"] or one["until"] > now.isoformat()]
+    live = [one["until"] for one in signing.live(endpoint.secrets, now)]
     return [until and f"{until[:16].replace('T', ' ')}" for until in reversed(live)]
 
 

@@ -12,9 +12,10 @@ from django.db import connections
 from pytest_django.fixtures import Settings
 
 from dashboard.models import Attempt, Endpoint, Notice, Posting, Subscription
-from dashboard.notices import endpoints, mailing, outbox, postings, sending, signing
+from dashboard.notices import endpoints, mailing, outbox, postings, sending
 from dashboard.notices.endpoints import EVENTS
 from dashboard.tasks import tell
+from effects import signing
 from effects.deliveries import BadTarget
 from effects.drain import drain_run
 from effects.models import Effect

@@ -69,7 +69,7 @@ def _change(effect: Effect, run: Run) -> Change:
     if effect.kind is None or effect.kind.provider != Provider.WORKSPACE:
         return Change(effect, why_not="Its agent wrote these files itself; they can’t be seen from here.")
     try:
-        states = workspace.inspect(effect)
+        states = workspace.states_of(effect)
     except OSError as error:
         return Change(effect, why_not=f"The folder could not be read: {error.strerror}.")
     return Change(effect, [_row(state) for state in states], "" if states else "No attempt to write began.")

@@ -1,53 +1,65 @@
 """Providers: who sends an effect, and who can be asked what became of it.
 
-Only effects.executor calls `send()`.
+Each module answers the six questions (`QUESTIONS`) and send · look_up · inspect · compensate · check;
+shape.py says what these mean. Only our executor calls send() and compensate().
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
-from effects.models import Effect, Kind
+from effects.models import Kind
 from effects.models import Provider as Name
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import http, workspace
+from . import http, outside, workspace
+from .shape import Inspection, NoSender, Provider, Ready, Sendable
 
-Ready = Callable[[], None]
-
-
-class Provider(Protocol):
-    """What a module of this package answers."""
-
-    def send(self, effect: Effect, kind: Kind, ready: Ready) -> Told:
-        """Send once. `ready` is called directly before the first byte and passes its exception on."""
-
-    def look_up(self, effect: Effect, kind: Kind) -> Answer:
-        """What the provider holds under the effect's key. Never raises for what a provider does."""
+PROVIDERS: dict[str, Provider] = {Name.HTTP: http, Name.WORKSPACE: workspace, Name.OUTSIDE: outside}
 
 
-SENDERS: dict[str, Provider] = {Name.HTTP: http, Name.WORKSPACE: workspace}
-# An agent that sends for itself may still say where its effects can be looked up.
-LOOKERS: dict[str, Provider] = {Name.HTTP: http, Name.OUTSIDE: http, Name.WORKSPACE: workspace}
-
-
-class NoSender(LookupError):
-    """Effects of this kind are sent by their agent, not by our executor."""
-
-
-def send(effect: Effect, kind: Kind, ready: Ready) -> Told:
+def send(effect: Sendable, kind: Kind, ready: Ready) -> Told:
     """Send through the kind's provider. Raises NoSender, and what `ready` raises."""
-    provider = SENDERS.get(kind.provider)
-    if provider is None:
-        raise NoSender(kind.name)
+    provider = _provider_of(kind)
     return provider.send(effect, kind, ready)
 
 
-def look_up(effect: Effect) -> Answer:
-    """Ask the provider of an effect's kind what it holds."""
+def compensate(effect: Sendable, kind: Kind, ready: Ready) -> Told:
+    """Send a compensation through its own kind's provider. Raises as send() does."""
+    provider = _provider_of(kind)
+    return provider.compensate(effect, kind, ready)
+
+
+def look_up(effect: Sendable) -> Answer:
+    """Ask the provider of a kind what it holds."""
     kind = effect.kind
-    if kind is None or not kind.lookup:
+    if kind is None or not kind.lookup or kind.provider not in PROVIDERS:
         return Answer(CANT_TELL, "this kind has no look-up")
-    return LOOKERS[kind.provider].look_up(effect, kind)
+    return PROVIDERS[kind.provider].look_up(effect, kind)
+
+
+def inspect(effect: Sendable) -> Inspection | None:
+    """What is there now, for people; None where nobody can look."""
+    kind = effect.kind
+    if kind is None or kind.provider not in PROVIDERS:
+        return None
+    return PROVIDERS[kind.provider].inspect(effect)
+
+
+def _provider_of(kind: Kind) -> Provider:
+    if kind.provider not in PROVIDERS:
+        raise NoSender(kind.name)
+    return PROVIDERS[kind.provider]
+
+
+__all__ = [
+    "PROVIDERS",
+    "Inspection",
+    "NoSender",
+    "Provider",
+    "Ready",
+    "Sendable",
+    "compensate",
+    "inspect",
+    "look_up",
+    "send",
+]

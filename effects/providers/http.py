@@ -8,18 +8,27 @@ ref_path? (id)}. Paths are dotted (`data.0.id`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from effects import outbound
-from effects.models import Effect, Kind
+from effects.models import Kind
+from effects.new_kind import BadKind, NewKind, Questions, check_lookup, check_url
 from effects.reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer
 from effects.settle import Told
 
 from . import answers
+from .shape import Inspection, Ready, Sendable, inspection_of
 
+QUESTIONS = Questions(
+    commits="When the provider answers 2xx; or at any moment after the request left, when no answer comes.",
+    tells_apart=("CONFIRMED", "PARTIAL", "NOT_APPLIED"),
+    idempotency="The effect key, in the header Idempotency-Key; the same on every attempt.",
+    compensation="What was declared with the effect: a request of a kind of its own.",
+    durable_before_pause="The key and the raw bytes of the request, committed before anything is sent.",
+    when_unknown="The request left and no answer came. It is not repeated; its look-up, if any, is asked.",
+)
 SENDS = ("POST", "PUT", "PATCH", "DELETE")
 ASKS = ("GET",)
 # The provider has not decided: too slow, in conflict (perhaps with our own first try), too early,
@@ -30,7 +39,7 @@ UNDECIDED = (408, 409, 425, 429)
 # send --------------------------------------------------------------------------------------------
 
 
-def send(effect: Effect, kind: Kind, ready: Callable[[], None] = lambda: None) -> Told:
+def send(effect: Sendable, kind: Kind, ready: Ready = lambda: None) -> Told:
     """One request with the stored bytes and the effect's key; what the answer means.
 
     applied · partial · not_applied (refused by it, or nothing was sent) · unknown (all else).
@@ -44,7 +53,10 @@ def send(effect: Effect, kind: Kind, ready: Callable[[], None] = lambda: None) -
     return told_by(answer, kind)
 
 
-def _request(effect: Effect, kind: Kind) -> outbound.Request:
+compensate = send
+
+
+def _request(effect: Sendable, kind: Kind) -> outbound.Request:
     method = str(kind.send.get("method") or "POST").upper()
     if method not in SENDS:
         raise outbound.Refused(f"{method} does not send an effect")
@@ -85,7 +97,7 @@ def _data(answer: outbound.Answer) -> Any:
 # look up -----------------------------------------------------------------------------------------
 
 
-def look_up(effect: Effect, kind: Kind) -> Answer:
+def look_up(effect: Sendable, kind: Kind) -> Answer:
     """What the provider holds under the effect's key, now: present · partial · absent · can't tell.
 
     It says what it saw; what that proves is for reconcile.meaning_of().
@@ -100,14 +112,20 @@ def look_up(effect: Effect, kind: Kind) -> Answer:
     return replace(seen, observed={**asked, **seen.observed})
 
 
-def _question(effect: Effect, lookup: dict[str, Any]) -> outbound.Request:
+def inspect(effect: Sendable) -> Inspection | None:
+    """What a look-up sees now; None for a kind without one."""
+    kind = effect.kind
+    return inspection_of(look_up(effect, kind)) if kind is not None and kind.lookup else None
+
+
+def _question(effect: Sendable, lookup: dict[str, Any]) -> outbound.Request:
     method = str(lookup.get("method") or "GET").upper()
     if method not in ASKS:
         raise outbound.Refused(f"{method} does not ask")
     return outbound.Request(method, str(lookup.get("url", "")).replace("{key}", quote(effect.key, safe="")))
 
 
-def seen_in(answer: outbound.Answer, effect: Effect, lookup: dict[str, Any]) -> Answer:
+def seen_in(answer: outbound.Answer, effect: Sendable, lookup: dict[str, Any]) -> Answer:
     """An answer read by the kind's rules. Whatever doesn't fit them is "can't tell"."""
     status = answer.status
     if answer.cut:
@@ -131,7 +149,7 @@ def _cant_tell(status: int, why: str, fields: dict[str, Any] | None = None) -> A
     return Answer(CANT_TELL, why, {"status": status, **(fields or {})})
 
 
-def _seen_object(found: Any, status: int, effect: Effect, lookup: dict[str, Any]) -> Answer:
+def _seen_object(found: Any, status: int, effect: Sendable, lookup: dict[str, Any]) -> Answer:
     wanted = lookup.get("present_if") or {}
     key_path, path = lookup.get("key_path"), wanted.get("json_path")
     if not found:  # an empty list is no object, and no 404 either
@@ -186,3 +204,14 @@ def _count(found: Any, lookup: dict[str, Any]) -> int | None:
 def _text(value: Any) -> str:
     word = isinstance(value, str | int) and not isinstance(value, bool)
     return str(answers.tidy(value))[:300] if word else ""
+
+
+# registering --------------------------------------------------------------------------------------
+
+
+def check(new: NewKind) -> None:
+    """It says where it is sent to. Raises BadKind."""
+    if "url" not in new.send:
+        raise BadKind("send", f"A kind of provider {new.provider} says where it is sent to")
+    check_url("send.url", new.send["url"], needs_key=False)
+    check_lookup(new)

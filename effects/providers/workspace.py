@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +23,23 @@ from typing import Any
 
 from effects import folder, outbound
 from effects.folder import Entry, Unusable
-from effects.models import Effect, Kind
+from effects.models import Kind
+from effects.new_kind import BadKind, NewKind, Questions, check_class
 from effects.reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer
 from effects.settle import Told
+from runs.models import OperationClass
 
+from .shape import Inspection, Ready, Sendable
+
+QUESTIONS = Questions(
+    commits="File by file, when it is renamed into its place.",
+    tells_apart=("CONFIRMED", "PARTIAL", "NOT_APPLIED"),
+    idempotency="The effect's journal and lock: an attempt that a look-up has barred writes nothing.",
+    compensation="restore_files, where the effect declared it: what was there before is put back.",
+    durable_before_pause="The journal: each path, size and digest, and what was there before.",
+    when_unknown="Each file of the manifest, and whether it was put in its place.",
+)
+INSPECTED = {"inspect": "files"}
 TOLD_MAX = 50  # files named in an answer; the journal holds all
 
 
@@ -52,7 +65,7 @@ class State:
         return self.state in ("written", "changed since", "gone since")
 
 
-def inspect(effect: Effect) -> list[State]:
+def states_of(effect: Sendable) -> list[State]:
     """What became of each file of an effect, from its journal and from the disk; changes nothing.
 
     Empty when no attempt began. Raises OSError when the folder can't be read.
@@ -62,7 +75,7 @@ def inspect(effect: Effect) -> list[State]:
     return [_state(root, effect, place, one, place in done) for place, one in enumerate(plan)]
 
 
-def _state(root: Path, effect: Effect, place: int, one: dict[str, Any], done: bool) -> State:
+def _state(root: Path, effect: Sendable, place: int, one: dict[str, Any], done: bool) -> State:
     now = folder.there(root, one["path"])
     mine = now is not None and now.sha256 == one["sha256"]
     if done:
@@ -76,7 +89,7 @@ def _state(root: Path, effect: Effect, place: int, one: dict[str, Any], done: bo
     return State(one["path"], one["size"], one["sha256"], word)
 
 
-def _journal(root: Path, effect: Effect) -> tuple[list[dict[str, Any]], set[int]]:
+def _journal(root: Path, effect: Sendable) -> tuple[list[dict[str, Any]], set[int]]:
     """The newest attempt's plan, and the places of it that are done; all attempts write the same files."""
     plan: list[dict[str, Any]] = []
     done: set[int] = set()
@@ -94,7 +107,7 @@ def _journal(root: Path, effect: Effect) -> tuple[list[dict[str, Any]], set[int]
     return plan, done
 
 
-def look_up(effect: Effect, kind: Kind) -> Answer:
+def look_up(effect: Sendable, kind: Kind) -> Answer:
     """What the disk says: present · partial · absent · can't tell. Bars the attempts so far from writing."""
     root = folder.root_of(effect.run.workspace_id)
     try:
@@ -102,16 +115,32 @@ def look_up(effect: Effect, kind: Kind) -> Answer:
             return Answer(CANT_TELL, "the workspace's folder can't be seen from here")
         with _alone(root, effect) as lock:
             _bar(lock, effect.attempt)
-            return _answer(inspect(effect))
+            return _answer(states_of(effect))
     except Writing:
         return Answer(CANT_TELL, "a process still holds these files")
     except OSError as error:
         return Answer(CANT_TELL, f"the folder could not be read: {error.strerror}")
 
 
+def inspect(effect: Sendable) -> Inspection | None:
+    """What the disk holds of each file; unlike look_up(), it bars nobody."""
+    try:
+        states = states_of(effect)
+    except OSError as error:
+        return Inspection(f"The folder could not be read: {error.strerror}.")
+    if not states:
+        return Inspection("No attempt to write began.")
+    happened = sum(one.happened for one in states)
+    return Inspection(f"{happened} of {len(states)} files were put in their place.", _observed(states))
+
+
+def _observed(states: list[State]) -> dict[str, Any]:
+    return {"files": [f"{one.path}: {one.state}" for one in states[:TOLD_MAX]], "of": len(states)}
+
+
 def _answer(states: list[State]) -> Answer:
     happened = [one for one in states if one.happened]
-    observed = {"files": [f"{one.path}: {one.state}" for one in states[:TOLD_MAX]], "of": len(states)}
+    observed = _observed(states)
     if states and len(happened) == len(states):
         return Answer(PRESENT, "each file was put in its place", observed)
     if not happened:
@@ -132,7 +161,7 @@ def _items(states: list[State]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _alone(root: Path, effect: Effect) -> Iterator[int]:
+def _alone(root: Path, effect: Sendable) -> Iterator[int]:
     """The effect's lock, a descriptor; it ends with the process. Raises Writing, OSError."""
     with folder.inside(root, [folder.OURS], make=True) as at:
         lock = os.open(f"{effect.pk}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=at)
@@ -160,7 +189,7 @@ def _bar(lock: int, attempt: int) -> None:
 # send ---------------------------------------------------------------------------------------------
 
 
-def send(effect: Effect, kind: Kind, ready: Callable[[], None]) -> Told:
+def send(effect: Sendable, kind: Kind, ready: Ready) -> Told:
     """Stage, look again, rename. applied · partial (which are there) · not_applied · unknown.
 
     What `ready` raises goes on to the caller, with nothing in its place and nothing left behind.
@@ -180,14 +209,17 @@ def send(effect: Effect, kind: Kind, ready: Callable[[], None]) -> Told:
         return Told("not_applied", detail=f"nothing was written: {error.strerror}")
 
 
+compensate = send
+
+
 class _Sending:
     """One attempt, under the effect's lock."""
 
-    def __init__(self, root: Path, effect: Effect, entries: list[Entry]) -> None:
+    def __init__(self, root: Path, effect: Sendable, entries: list[Entry]) -> None:
         self.root, self.effect, self.entries = root, effect, entries
         self.staged: list[int] = []
 
-    def carry_out(self, ready: Callable[[], None]) -> Told:
+    def carry_out(self, ready: Ready) -> Told:
         try:
             self._begin()
             for place in range(len(self.entries)):
@@ -257,7 +289,7 @@ class _Sending:
 
     def _partly(self, error: OSError) -> Told:
         try:
-            states = inspect(self.effect)
+            states = states_of(self.effect)
         except OSError:
             states = []
         if not states:  # a rename may have come before: what can't be read now was not nothing
@@ -278,11 +310,11 @@ class _Sending:
             os.fsync(at)
 
 
-def _staged(effect: Effect, place: int) -> str:
+def _staged(effect: Sendable, place: int) -> str:
     return f"{folder.OURS}-{effect.pk}-{place}"
 
 
-def _kept(effect: Effect, place: int) -> str:
+def _kept(effect: Sendable, place: int) -> str:
     return f"{effect.pk}.{place}.before"
 
 
@@ -293,16 +325,16 @@ class NotDeclared(LookupError):
     """The effect's plan does not say that its files may be put back: nothing does it."""
 
 
-def wants_back(effect: Effect) -> bool:
+def wants_back(effect: Sendable) -> bool:
     """Whether the plan that was declared with the intent is to put back what was there before."""
     try:
-        plan = json.loads(bytes(effect.plan))
+        plan = json.loads(bytes(getattr(effect, "plan", b"")))
         return bool(plan.get("kind") == "restore_files")
     except (ValueError, AttributeError, RecursionError):
         return False
 
 
-def put_back(effect: Effect) -> Told:
+def put_back(effect: Sendable) -> Told:
     """Put back what was there before, under the plan `restore_files` that was declared with the intent.
 
     A file that somebody changed since is left as it is. applied · partial (what was left) · unknown.
@@ -315,7 +347,7 @@ def put_back(effect: Effect) -> Told:
         with _alone(root, effect) as lock:
             _bar(lock, effect.attempt)
             plan, _ = _journal(root, effect)
-            states = inspect(effect)
+            states = states_of(effect)
             for place, state in enumerate(states):
                 if state.state == "written":
                     _restore(root, effect, place, plan[place])
@@ -332,7 +364,7 @@ def put_back(effect: Effect) -> Told:
     )
 
 
-def _restore(root: Path, effect: Effect, place: int, one: dict[str, Any]) -> None:
+def _restore(root: Path, effect: Sendable, place: int, one: dict[str, Any]) -> None:
     *folders, name = one["path"].split("/")
     with folder.inside(root, folders) as at, folder.inside(root, [folder.OURS]) as ours:
         if one["before"] is None:
@@ -340,3 +372,19 @@ def _restore(root: Path, effect: Effect, place: int, one: dict[str, Any]) -> Non
         else:
             os.rename(_kept(effect, place), name, src_dir_fd=ours, dst_dir_fd=at)
         os.fsync(at)
+
+
+# registering --------------------------------------------------------------------------------------
+
+
+def check(new: NewKind) -> None:
+    """It names a folder at most, and is of the one class. Raises BadKind."""
+    check_class(new, OperationClass.WORKSPACE_CHANGE)
+    if "url" in new.send:
+        raise BadKind("send", "A kind of provider workspace names a folder, no address")
+    if new.lookup not in ({}, INSPECTED):
+        raise BadKind("lookup", "Files of provider workspace are inspected; there is nothing to say about it")
+    try:
+        folder.parts_of(new.send.get("folder") or "files")
+    except folder.Unusable as error:
+        raise BadKind("send.folder", str(error)) from error

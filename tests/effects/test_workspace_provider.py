@@ -138,7 +138,7 @@ def test_files_are_written_and_the_manifest_says_path_size_and_digest(desk: Desk
         "size": 13,
         "sha256": hashlib.sha256(b"third quarter").hexdigest(),
     }
-    assert [one.state for one in workspace.inspect(fresh(effect))] == ["written"] * 3
+    assert [one.state for one in workspace.states_of(fresh(effect))] == ["written"] * 3
 
 
 @pytest.mark.only("sqlite")
@@ -315,7 +315,7 @@ def test_what_others_changed_since_is_told_apart(desk: Desk) -> None:
     executor.execute(effect.pk)
     (desk.root / "reports/q3.md").write_text("by somebody else")
     (desk.root / "index.md").unlink()
-    states = {one.path: one.state for one in workspace.inspect(fresh(effect))}
+    states = {one.path: one.state for one in workspace.states_of(fresh(effect))}
     assert states == {"reports/q3.md": "changed since", "reports/q4.md": "written", "index.md": "gone since"}
 
 

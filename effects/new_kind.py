@@ -1,0 +1,110 @@
+"""A kind as it is registered, and what the checks of all providers share."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from . import outbound
+from .models import Provider
+
+KEY = "{key}"
+
+
+class BadKind(ValueError):
+    """A field of this kind can't be used. Nothing was changed."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field, self.why = field, why
+
+
+@dataclass(frozen=True)
+class NewKind:
+    """A kind as it is registered. The six answers stand first; times are in seconds.
+
+    An answer that is left out is its provider's own (`QUESTIONS` of the provider's module).
+    """
+
+    commits: str = ""
+    tells_apart: list[str] = field(default_factory=list)
+    idempotency: str = ""
+    compensation: str = ""
+    durable_before_pause: str = ""
+    when_unknown: str = ""
+    op_class: str = ""
+    provider: str = Provider.OUTSIDE
+    title: str = ""
+    send: dict[str, Any] = field(default_factory=dict)
+    lookup: dict[str, Any] = field(default_factory=dict)
+    settle_window_s: int = 60
+    check_every_s: list[float] = field(default_factory=list)
+    check_for_s: int = 86_400
+    key_fencing: bool = False
+    key_retention_s: int = 86_400
+    retry_after_s: list[float] = field(default_factory=list)
+    account: str = ""
+    reversible: str = ""
+    compensate: dict[str, Any] = field(default_factory=dict)
+
+
+ANSWERS = tuple(one.name for one in fields(NewKind))[:6]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What a provider answers to the six questions for each kind of it that doesn't say otherwise."""
+
+    commits: str = ""
+    tells_apart: tuple[str, ...] = ()
+    idempotency: str = ""
+    compensation: str = ""
+    durable_before_pause: str = ""
+    when_unknown: str = ""
+
+
+def on_wire(name: str) -> str:
+    """The wire calls the idempotency answer `key` and the class `class`."""
+    return {"idempotency": "key", "op_class": "class"}.get(name, name)
+
+
+def check_class(new: NewKind, op_class: str) -> None:
+    """Raises BadKind unless the kind is of the one class that its provider has."""
+    if new.op_class != op_class:
+        raise BadKind("class", f"A kind of provider {new.provider} is of class {op_class}")
+
+
+def check_lookup(new: NewKind) -> None:
+    """A look-up over http, where there is one. Raises BadKind."""
+    if new.lookup:
+        check_url("lookup.url", new.lookup.get("url", ""), needs_key=True)
+
+
+def check_url(field: str, url: str, *, needs_key: bool) -> None:
+    """An address that our own calls may use: https, or an origin that the installation lists.
+
+    `{key}` stands for the effect key, in the path or the query. All rules of outbound.call() hold
+    at each call again, on the address that the name then has. Raises BadKind.
+    """
+    try:
+        target = outbound.target_of(url)
+    except outbound.Refused as error:
+        raise BadKind(field, f"It can't be called: {error}") from error
+    if target.origin not in outbound.exempt_origins():
+        _check_target(field, target)
+    if "#" in url or "{" in target.origin or set("{}") & set(target.path.replace(KEY, "")):
+        raise BadKind(field, "Only {key} is filled in, in the path or the query, and no #fragment is sent")
+    if needs_key and KEY not in target.path:
+        raise BadKind(field, "It needs {key} where the effect key goes")
+
+
+def _check_target(field: str, target: outbound.Target) -> None:
+    if target.scheme != "https":
+        raise BadKind(field, "Only https is called, and the origins in ALLSTOP_OUTBOUND_ORIGINS")
+    try:
+        why = outbound.forbidden(ipaddress.ip_address(target.host))
+    except ValueError:
+        return  # a name: its addresses are looked at when it is called
+    if why:
+        raise BadKind(field, f"It names an address {why}")

@@ -1,0 +1,108 @@
+"""What was declared against what would be sent, line by line; told by signs and words, not by colour.
+
+Secrets are hidden on both sides, and compared as they are: a hidden value that differs is shown twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from dashboard import words
+from dashboard.pages.hiding import HIDDEN, SECRET, hide
+
+LINES, SIGNS = 200, 400  # lines of a body that a page shows, signs of one value
+SAYS = {"+": "added", "-": "removed", " ": ""}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One named value of a call. `raw` is compared, `shown` is read."""
+
+    name: str
+    raw: str
+    shown: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the difference: `sign` is a plus, a minus or nothing, and `says` the same in a word."""
+
+    sign: str
+    says: str
+    name: str
+    value: str
+
+
+def part(name: str, value: object) -> Part:
+    """A value that holds no secret by its name; what looks like one is hidden."""
+    text = str(value)
+    return Part(name, text, words.brief(hide(text), SIGNS))
+
+
+def parts_of(body: bytes | str) -> list[Part]:
+    """A body: the values of its JSON by their paths, else its lines."""
+    try:
+        text = body.decode() if isinstance(body, bytes) else body
+    except UnicodeDecodeError:
+        return [Part("body", repr(body), f"({len(body)} bytes that are no text)")]
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return [part("", line) for line in text.splitlines()]
+    try:
+        return list(_flat("", told))
+    except RecursionError:
+        return [part("", text)]
+
+
+def _flat(path: str, value: Any, secret: bool = False) -> Iterable[Part]:
+    if isinstance(value, dict) and value:
+        for name, one in value.items():
+            yield from _flat(
+                f"{path}.{name}" if path else str(name), one, secret or bool(SECRET.search(name))
+            )
+    elif isinstance(value, list) and value:
+        for n, one in enumerate(value):
+            yield from _flat(f"{path}[{n}]", one, secret)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown = HIDDEN if secret else words.brief(hide(text), SIGNS)
+        yield Part(words.brief(path, 80), f"{path}={value!r}", shown)
+
+
+def diff(declared: Sequence[Part], exact: Sequence[Part]) -> list[Line]:
+    """Removed lines stand before those that were added in their place."""
+    lines: list[Line] = []
+    left, right = [(p.name, p.raw) for p in declared], [(p.name, p.raw) for p in exact]
+    for what, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if what == "equal":
+            lines += _lines(" ", exact[c:d])
+        else:
+            lines += [*_lines("-", declared[a:b]), *_lines("+", exact[c:d])]
+    return lines
+
+
+def _lines(sign: str, parts: Sequence[Part]) -> list[Line]:
+    shown = "\N{MINUS SIGN}" if sign == "-" else sign.strip()
+    return [Line(shown, SAYS[sign], words.clean(one.name), one.shown) for one in parts]
+
+
+def says(lines: Sequence[Line]) -> str:
+    """ "1 line filled in or changed, 1 added"; a removed line followed by an added one is a changed one."""
+    gone = [line for line in lines if line.says == "removed"]
+    new = [line for line in lines if line.says == "added"]
+    both = {line.name for line in gone} & {line.name for line in new}
+    counts = [
+        (sum(line.name in both for line in new), "filled in or changed"),
+        (sum(line.name not in both for line in new), "added"),
+        (sum(line.name not in both for line in gone), "removed"),
+    ]
+    told = [(number, word) for number, word in counts if number]
+    if not told:
+        return "as it was declared"
+    (number, word), *rest = told
+    return ", ".join([f"{words.count(number, 'line')} {word}", *(f"{n} {w}" for n, w in rest)])

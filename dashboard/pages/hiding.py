@@ -1,0 +1,50 @@
+"""What pages hide of calls and bodies: the values of names that sound secret, and what looks like a key."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from dashboard import words
+
+BODY_MAX = 8_000  # signs of a body that a page shows; the digest covers all of it
+SECRET = re.compile(
+    r"pass(word|wd|phrase)|secret|token|authorization|cookie|credential|private|api.?key|cvv|cvc|^pin$|card.?num",
+    re.IGNORECASE,
+)
+HIDDEN = "(hidden; the digest covers it)"
+HIDDEN_IN_TEXT = re.compile(
+    r"(?i)((?:password|secret|token|authorization|api.?key|cvv)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"
+)
+CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+\S+|als_[0-9a-f]{8}_\w+")
+
+
+def body_lines(body: bytes) -> list[str]:
+    """A body as a person reads it: JSON indented, one pair a line; the values of secrets are hidden."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return [f"({len(body)} bytes that are no text)"]
+    try:
+        text = json.dumps(hide_in(json.loads(text)), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        text = hide(text)
+    shown = text[:BODY_MAX]
+    lines = [words.clean_end(line) for line in shown.splitlines()]
+    left = len(text) - len(shown)
+    return [*lines, f"… and {left} more characters"] if left else lines
+
+
+def hide_in(value: Any) -> Any:
+    """JSON with the values of secret names hidden, at any depth."""
+    if isinstance(value, dict):
+        return {name: HIDDEN if SECRET.search(name) else hide_in(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [hide_in(one) for one in value]
+    return CREDENTIALS.sub(HIDDEN, value) if isinstance(value, str) else value
+
+
+def hide(text: str) -> str:
+    """Text with what looks like a secret hidden."""
+    return CREDENTIALS.sub(HIDDEN, HIDDEN_IN_TEXT.sub(rf"\1{HIDDEN}", text))

@@ -248,10 +248,11 @@ def put_kind(request: HttpRequest, name: ShortKey, body: KindIn) -> HttpResponse
 
 
 def _new_kind(body: KindIn) -> NewKind:
-    told = body.model_dump(exclude={"key", "lookup", "send"})
-    lookup = body.lookup.model_dump(exclude_unset=True) if body.lookup else {}
-    sending = body.send.model_dump(exclude_unset=True) if body.send else {}
-    return NewKind(**told, idempotency=body.key, lookup=lookup, send=sending)
+    parts = ("lookup", "send", "compensate")
+    told = body.model_dump(exclude={"key", *parts})
+    given = {one: getattr(body, one) for one in parts}
+    said = {one: part.model_dump(exclude_unset=True) if part else {} for one, part in given.items()}
+    return NewKind(**told, **said, idempotency=body.key)
 
 
 def _registered(put: Registered) -> Reply:

@@ -32,7 +32,9 @@ from runs.fields import (
 from runs.models import StopRequest
 from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
 
+from . import kinds
 from .models import Effect, Kind, Review
+from .new_kind import on_wire
 
 PART = 64 * 1024  # bytes of a result, of items, of usage
 
@@ -403,18 +405,36 @@ class FolderIn(In):
     folder: Annotated[str, sized(300), AfterValidator(visible)] = ""
 
 
+class CompensateIn(In):
+    """The call that would lessen an effect of this kind, for effects that declare it without a body of their
+    own. `kind`: the compensation's, unless the effect names another. Filled in when it is proposed: {key},
+    {ref}, {target}, {amount}, {body.path}, {result.path}.
+    """
+
+    kind: Annotated[str, sized(120), AfterValidator(plain)] = ""
+    title: Annotated[str, sized(300), AfterValidator(plain)] = ""
+    target: Annotated[str, sized(300), AfterValidator(plain)] = ""
+    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    body: Annotated[str, StringConstraints(strict=True, max_length=PART)] = ""
+    expected: Note = ""
+    risks: Note = ""
+
+
 class KindIn(In):
-    """A kind and its six answers: commits … when_unknown. Times are in seconds."""
+    """A kind and its six answers: commits … when_unknown. Times are in seconds.
+
+    A kind that our executor sends may leave an answer out: its provider's own stands then.
+    """
 
     op_class: Class = Field(alias="class")
     provider: Literal["http", "workspace", "outside"] = "outside"
     title: Annotated[str, sized(200), AfterValidator(plain)] = ""
-    commits: Answer
-    tells_apart: list[Answer] = Field(min_length=1, max_length=20)
-    key: Answer
-    compensation: Answer
-    durable_before_pause: Answer
-    when_unknown: Answer
+    commits: Answer = ""
+    tells_apart: list[Answer] = Field(default=[], max_length=20)
+    key: Answer = ""
+    compensation: Answer = ""
+    durable_before_pause: Answer = ""
+    when_unknown: Answer = ""
     lookup: LookUpIn | None = None
     send: SendIn | FolderIn | None = None
     settle_window_s: Duration = 60
@@ -427,10 +447,13 @@ class KindIn(In):
     retry_after_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
         default=[], max_length=20
     )
+    account: Annotated[str, sized(120), AfterValidator(plain)] = ""
+    reversible: Annotated[str, sized(40), AfterValidator(visible)] = ""
+    compensate: CompensateIn | None = None
 
 
 class KindOut(Out):
-    """A registered kind."""
+    """A registered kind. `defaults`: the answers that it left out, which are its provider's own."""
 
     id: str
     name: str
@@ -451,16 +474,23 @@ class KindOut(Out):
     key_fencing: bool
     key_retention_s: int
     retry_after_s: list[float]
+    account: str
+    reversible: str
+    compensate: dict[str, Any] | None
+    defaults: list[str]
     created_at: datetime
     updated_at: datetime
 
 
 def kind_out(kind: Kind) -> dict[str, Any]:
     """A kind on the wire."""
+    answers = kinds.answers_of(kind)
     derived: Mapping[str, Any] = {
-        "key": kind.idempotency,
+        **{on_wire(said.name): said.texts if said.name == "tells_apart" else said.text for said in answers},
         "lookup": kind.lookup or None,
         "send": kind.send or None,
+        "compensate": kind.compensate or None,
+        "defaults": [on_wire(said.name) for said in answers if said.default],
     }
     told = {name: getattr(kind, name) for name in KindOut.model_fields if name not in derived}
     return KindOut.model_validate({**told, **derived}).wire()

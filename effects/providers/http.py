@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from effects import outbound
+from django.db import close_old_connections
+
+from effects import accounts, outbound
 from effects.models import Kind
 from effects.new_kind import BadKind, NewKind, Questions, check_lookup, check_url
 from effects.reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer
@@ -45,7 +47,7 @@ def send(effect: Sendable, kind: Kind, ready: Ready = lambda: None) -> Told:
     applied · partial · not_applied (refused by it, or nothing was sent) · unknown (all else).
     """
     try:
-        answer = outbound.call(_request(effect, kind), ready)
+        answer = accounts.call(kind, _request(effect, kind), ready)
     except (outbound.Refused, outbound.NoConnection) as error:
         return Told("not_applied", detail=f"nothing was sent: {error}")
     except outbound.NoAnswer as error:
@@ -106,7 +108,8 @@ def look_up(effect: Sendable, kind: Kind) -> Answer:
     try:
         question = _question(effect, kind.lookup)
         asked = {"asked": f"{question.method} {outbound.target_of(question.url).origin}"}
-        seen = seen_in(outbound.call(question), effect, kind.lookup)
+        answer = accounts.call(kind, question, close_old_connections if kind.account else _ready)
+        seen = seen_in(answer, effect, kind.lookup)
     except (outbound.Refused, outbound.NoConnection, outbound.NoAnswer) as error:
         seen = Answer(CANT_TELL, str(error))
     return replace(seen, observed={**asked, **seen.observed})
@@ -116,6 +119,10 @@ def inspect(effect: Sendable) -> Inspection | None:
     """What a look-up sees now; None for a kind without one."""
     kind = effect.kind
     return inspection_of(look_up(effect, kind)) if kind is not None and kind.lookup else None
+
+
+def _ready() -> None:
+    """No connection to the database was opened, so none has to be given back before the call."""
 
 
 def _question(effect: Sendable, lookup: dict[str, Any]) -> outbound.Request:

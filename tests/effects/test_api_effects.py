@@ -324,3 +324,21 @@ def test_a_kind_that_changes_leaves_effects_as_they_were_declared(agent: Wire, r
     agent.put("/kinds/bank.charge", {**kind_body(), "class": "delivery"})
     assert fresh(effect).op_class == "external_write"
     assert effect_body(run)["kind"] == "bank.charge"
+
+
+def test_a_kind_that_our_executor_sends_may_leave_answers_to_its_provider(agent: Wire) -> None:
+    send = {"url": "https://bank.example/charges"}
+    own = {"class": "external_write", "provider": "http", "send": send, "commits": "At midnight."}
+    said = agent.put("/kinds/bank.charge", own)
+    assert (said.status, said.data["commits"]) == (201, "At midnight.")
+    assert said.data["defaults"] == [
+        "tells_apart",
+        "key",
+        "compensation",
+        "durable_before_pause",
+        "when_unknown",
+    ]
+    assert said.data["tells_apart"] == ["CONFIRMED", "PARTIAL", "NOT_APPLIED"]
+    assert "Idempotency-Key" in said.data["key"]
+    again = agent.put("/kinds/bank.charge", {**own, "key": "   "})
+    assert (again.status, again.data["errors"][0]["field"]) == (422, "key")

@@ -19,18 +19,20 @@ from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
 from . import close, retries
-from .models import Effect, Ground, Settlement
+from .models import Effect, Ground, Kind, Settlement
 from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
 EVERY_S = (2, 5, 15, 60, 300, 900)
+MOST_COUNTED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a look-up saw: present · partial (`items`) · absent · can't tell, and the fields seen.
 
-    `count`: how many objects the provider holds under the key, when it says so.
+    `count`: how many objects the provider holds under the key, when it says so. `fenced`: it will never
+    apply that key from now on. `job`: how far a job is, one of jobs.STATES, when the answer says so.
     """
 
     answer: str
@@ -39,11 +41,17 @@ class Answer:
     items: Any = None
     provider_ref: str = ""
     count: int | None = None
+    fenced: bool = False
+    job: str = ""
 
     @property
     def payload(self) -> dict[str, Any]:
         told = vars(self)
-        return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
+        return {name: value for name, value in told.items() if _says_something(value)}
+
+
+def _says_something(value: Any) -> bool:
+    return value is not False and value not in (None, "", {}, [])
 
 
 def due(limit: int = 100) -> list[str]:
@@ -86,11 +94,17 @@ def apply_answer(
     An answer counts as of the moment when it was asked for (None: just now): what has happened
     meanwhile it can't have seen.
     """
-    run_id = Effect.objects.values_list("run_id", flat=True).get(pk=effect_id)
-    run = lock_run(run_id)
+    run = lock_run(Effect.objects.values_list("run_id", flat=True).get(pk=effect_id))
     effect: Effect = Effect.objects.select_related("kind").get(pk=effect_id)
-    ground = ground or Ground.LOOKED_UP
+    return hear(run, effect, answer, actor, ground or Ground.LOOKED_UP, asked)
+
+
+def hear(
+    run: Run, effect: Effect, answer: Answer, actor: Actor, ground: str, asked: Asked | None = None
+) -> str:
+    """The same as a move of a locked run, of an effect that was read under its lock."""
     asked = asked or Asked(database_time(), effect.attempt)
+    _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)
     seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
     lines = [_renamed(seen, "effect.looked_up")]
@@ -105,6 +119,16 @@ def apply_answer(
         retries.plan(run, effect.step)
     close.advance(run, actor.id)
     return str(effect.settlement)
+
+
+def _count(effect: Effect, answer: Answer) -> None:
+    """Keep the most objects that were seen under the key, whatever else the answer proves."""
+    before = -1 if effect.counted is None else effect.counted
+    if answer.count is None or answer.count <= before:
+        return
+    effect.counted = min(answer.count, MOST_COUNTED)
+    more = {"seen_twice": effect.counted} if effect.counted > 1 else {}
+    Effect.objects.filter(pk=effect.pk).update(counted=effect.counted, **more)
 
 
 def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
@@ -128,7 +152,14 @@ def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
     settled = asked.at - max(last, effect.dispatched_at) >= timedelta(seconds=kind.settle_window_s)
     known = asked.at - effect.dispatched_at <= timedelta(seconds=kind.key_retention_s)
     proof = settled and known and asked.attempt == effect.attempt
-    return "did not happen" if proof and (kind.key_fencing or over) else "nothing"
+    return "did not happen" if proof and (_is_fenced(answer, kind) or over) else "nothing"
+
+
+def _is_fenced(answer: Answer, kind: Kind) -> bool:
+    """Whether no late send under this key can be applied: the answer says so; or each look-up of this kind
+    bars the key, by its word. Where a kind asks for it (`lookup.fence`), only the answer counts.
+    """
+    return answer.fenced or (kind.key_fencing and not kind.lookup.get("fence"))
 
 
 def _calls(effect: Effect, at: datetime) -> tuple[bool, datetime]:
@@ -163,8 +194,6 @@ def _disagrees(effect: Effect, meaning: str, asked: Asked, ground: str) -> bool:
 
 def _settle(run: Run, effect: Effect, answer: Answer, meaning: str, actor: Actor, ground: str) -> list[Line]:
     facts = {"items": answer.items, "provider_ref": answer.provider_ref or effect.provider_ref}
-    if answer.count is not None and answer.count > 1:
-        facts["seen_twice"] = answer.count
     move = MOVES.get(meaning)
     if move is None or (effect.settlement == Settlement.DISPATCHED and move is Effect.deny):
         return _check_again(effect, actor)

@@ -1,7 +1,8 @@
 """The demo's bank. A charge takes about seven seconds, so that Stop can be pressed while it is in flight.
 
-POST /charges  {"merchant", "amount", "currency", "invoice"}, header Idempotency-Key: 201, or 200 for a known
-key GET  /charges?key=K   the charge, or 404 · GET /ledger   every charge that was booked
+POST /charges  {"merchant", "amount", "currency", "invoice"}, header Idempotency-Key: 201; 200 for a known key
+POST /refunds  {"charge_key", "amount", "currency"}, likewise; 422 where no such charge is booked
+GET  /charges?key=K, /refunds?key=K   what was booked under the key, or 404 · GET /ledger   all that was
 
 Two customers show what happens to everybody sooner or later: one whose answer gets lost after the money
 moved, and whose charge the bank itself can't find for a while; and one whose card is declined.
@@ -19,15 +20,43 @@ BEFORE_BOOKING_S = 4.0
 AFTER_BOOKING_S = 3.0
 ANSWER_IS_LOST = "Ostwind GmbH"
 CARD_IS_DECLINED = "Waldsee KG"
+REFUNDS = "/refunds"
+REFUNDING_S = 1.0
 # After a lost answer the bank's look-up is out of order, then finds nothing, then finds the charge.
 OUT_OF_ORDER_S = 20.0
 NOT_FOUND_UNTIL_S = 60.0
 
 
 class Bank(Handler):
-    """Books a charge once per key."""
+    """Books a charge once per key, and a refund once per key of its own."""
+
+    @property
+    def refunds(self) -> bool:
+        """Whether this request is about a refund."""
+        return self.path.partition("?")[0] == REFUNDS
 
     def receive(self, key: str | None, body: Json) -> None:
+        """Book what is asked for."""
+        (self._refund if self.refunds else self._charge)(key, body)
+
+    def _refund(self, key: str | None, body: Json) -> None:
+        """Money back for a booked charge: a booking of its own; the charge stays in the ledger."""
+        charge = self.ledger.find(body["charge_key"])
+        if charge is None or "refund_of" in charge or charge["amount"] != body["amount"]:
+            return self.answer(422, {"error": "There is no charge like this.", "key": key})
+        self.wait(REFUNDING_S)
+        refund = {
+            "id": f"re_{uuid.uuid4().hex[:12]}",
+            "key": key,
+            "status": "succeeded",
+            "refund_of": charge["id"],
+            "amount": body["amount"],
+            "currency": body["currency"],
+        }
+        booked, new = self.ledger.enter_once(key, refund)
+        return self.answer(201 if new else 200, booked)
+
+    def _charge(self, key: str | None, body: Json) -> None:
         """Authorise, book, answer: the money moves in the middle."""
         merchant = body["merchant"]
         self.wait(BEFORE_BOOKING_S / 2)
@@ -50,8 +79,10 @@ class Bank(Handler):
         return self.answer(201 if new else 200, booked)
 
     def look_up(self, key: str | None) -> None:
-        """What became of a charge, as far as the bank knows at this moment."""
+        """What became of a charge or a refund, as far as the bank knows at this moment."""
         found = self.ledger.find(key)
+        if self.refunds or (found and "refund_of" in found):
+            return self._look_up_refund(key, found)
         age = (time.time() - found["entered_at"]) / self.server.pace - AFTER_BOOKING_S if found else 0.0
         if found and found["merchant"] == ANSWER_IS_LOST and age < NOT_FOUND_UNTIL_S:
             early = age < OUT_OF_ORDER_S
@@ -59,6 +90,10 @@ class Bank(Handler):
                 503 if early else 404, {"error": "Out of order." if early else "Nothing found."}
             )
         return super().look_up(key)
+
+    def _look_up_refund(self, key: str | None, found: Json | None) -> None:
+        mine = found is not None and ("refund_of" in found) == self.refunds
+        return super().look_up(key if mine else None)
 
     def _lose_the_answer(self, key: str | None) -> None:
         self.ledger.note("answer_lost", key)

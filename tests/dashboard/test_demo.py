@@ -119,6 +119,32 @@ def test_a_declined_card_moves_no_money(bank: str, tmp_path: Path) -> None:
     assert Ledger(tmp_path / "bank.jsonl").lines("entered") == []
 
 
+def test_a_refund_is_a_booking_of_its_own_and_leaves_the_charge_where_it_was(
+    bank: str, tmp_path: Path
+) -> None:
+    def refund(key: str = "r", **more: Any) -> httpx2.Response:
+        body = {"charge_key": "k", "amount": "1.00", "currency": "EUR"} | more
+        return httpx2.post(f"{bank}/refunds", json=body, headers={"Idempotency-Key": key})
+
+    assert refund().status_code == 422, "nothing was charged yet"
+    charge(bank)
+    assert refund("other", amount="2.00").status_code == 422
+    assert [refund().status_code for _ in range(2)] == [201, 200]
+    assert refund("again", charge_key="r").status_code == 422, "a refund is no charge"
+    told = {
+        (path, key): httpx2.get(f"{bank}/{path}?key={key}").status_code
+        for path in ("charges", "refunds")
+        for key in "kr"
+    }
+    assert told == {
+        ("charges", "k"): 200,
+        ("charges", "r"): 404,
+        ("refunds", "k"): 404,
+        ("refunds", "r"): 200,
+    }
+    assert len(Ledger(tmp_path / "bank.jsonl").lines("entered")) == 2
+
+
 def test_what_the_bank_cannot_read_it_does_not_book(bank: str, tmp_path: Path) -> None:
     assert httpx2.post(f"{bank}/charges", content=b"{").status_code == 422
     assert httpx2.post(f"{bank}/charges", json={"merchant": "x"}).status_code == 422

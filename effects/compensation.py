@@ -89,6 +89,7 @@ class Compensation(Machine):
     late = models.BooleanField(default=False)
     next_check_at = models.DateTimeField(null=True)
     check_until = models.DateTimeField(null=True)
+    turn_until = models.DateTimeField(null=True)  # somebody asks about it until then
     checks = models.PositiveIntegerField(default=0)
     counted = models.PositiveIntegerField(null=True)
 
@@ -204,7 +205,7 @@ class Compensation(Machine):
     @staticmethod
     def accept_unknown() -> Changes:
         """Two people decided that it can't be determined."""
-        return {"next_check_at": None}
+        return {"next_check_at": None, "settled_at": Now(), "ground": "decided"}
 
 
 def _decided(by: str, reason: str) -> dict[str, Any]:

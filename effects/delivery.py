@@ -41,6 +41,7 @@ class DeliveryState(models.TextChoices):
 class Delivery(Machine):
     """One message under a stable key. `queued_version`: the run's version at which it may be sent.
 
+    `ground`: on what its settlement stands; None: its holder's report. UNKNOWN with a `settled_at`: contradicted.
     `body` holds the bytes exactly as they were queued; `turn_at` is when our sender asks next.
     """
 
@@ -61,6 +62,7 @@ class Delivery(Machine):
     queued_version = models.BigIntegerField()
     attempt = models.PositiveIntegerField(default=0)
     late = models.BooleanField(default=False)
+    ground = models.CharField(max_length=12, null=True)  # noqa: DJ001  (nullable: see docs/operating.md)
     detail = models.CharField(max_length=300, blank=True)
     provider_ref = models.CharField(max_length=300, blank=True)
     queued_at = models.DateTimeField(db_default=Now())
@@ -83,6 +85,11 @@ class Delivery(Machine):
                 condition=Q(state="QUEUED", turn_at__isnull=False),
             ),
             models.Index(fields=["unknown_since"], name="delivery_unknown", condition=Q(state="UNKNOWN")),
+            models.Index(
+                fields=["settled_at"],
+                name="delivery_was_unknown",
+                condition=Q(unknown_since__isnull=False, settled_at__isnull=False),
+            ),
         )
 
     def __str__(self) -> str:
@@ -99,6 +106,8 @@ class Delivery(Machine):
             "settled_at": None,
             "turn_at": None,
             "detail": "",
+            "ground": None,
+            "unknown_since": None,
         }
 
     @transition(field="state", source=["QUEUED"], target="HELD")
@@ -125,13 +134,13 @@ class Delivery(Machine):
         """A stop came first: it will not be handed over."""
         return {"turn_at": None, "settled_at": Now()}
 
-    @transition(field="state", source=["DISPATCHED", "UNKNOWN"], target="HANDED_OVER")
+    @transition(field="state", source=["DISPATCHED", "UNKNOWN", "ACCEPTED_UNKNOWN"], target="HANDED_OVER")
     @staticmethod
     def hand_over(**facts: Any) -> Changes:
         """Its receiver took it. Nothing calls it back."""
         return _settled(facts)
 
-    @transition(field="state", source=["DISPATCHED", "UNKNOWN"], target="NOT_HANDED_OVER")
+    @transition(field="state", source=["DISPATCHED", "UNKNOWN", "ACCEPTED_UNKNOWN"], target="NOT_HANDED_OVER")
     @staticmethod
     def fail(**facts: Any) -> Changes:
         """It is known that it was not taken."""
@@ -143,12 +152,18 @@ class Delivery(Machine):
         """Timeout, lost reply, killed process: we lack confirmation."""
         return {"detail": why, "unknown_since": Now()}
 
+    @transition(field="state", source=["HANDED_OVER", "NOT_HANDED_OVER"], target="UNKNOWN")
+    @staticmethod
+    def contradict(why: str) -> Changes:
+        """Later evidence of equal or stronger ground disagrees, or a second person does."""
+        return {"detail": why, "unknown_since": Now()}
+
     @transition(field="state", source=["UNKNOWN"], target="ACCEPTED_UNKNOWN")
     @staticmethod
     def accept_unknown() -> Changes:
         """Two people accepted that it cannot be determined."""
-        return {"settled_at": Now()}
+        return {"settled_at": Now(), "ground": "decided"}
 
 
 def _settled(facts: dict[str, Any]) -> Changes:
-    return {"settled_at": Now(), "unknown_since": None, **facts}
+    return {"settled_at": Now(), **facts}

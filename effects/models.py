@@ -160,6 +160,7 @@ class Effect(Machine):
     unknown_since = models.DateTimeField(null=True)
     next_check_at = models.DateTimeField(null=True)
     check_until = models.DateTimeField(null=True)
+    turn_until = models.DateTimeField(null=True)  # somebody asks about it until then
     checks = models.PositiveIntegerField(default=0)
     seen_twice = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(null=True)
@@ -186,6 +187,11 @@ class Effect(Machine):
                 fields=["unknown_since"],
                 name="effect_unknown",
                 condition=Q(settlement="UNKNOWN"),
+            ),
+            models.Index(
+                fields=["settled_at"],
+                name="effect_was_unknown",
+                condition=Q(unknown_since__isnull=False, settled_at__isnull=False),
             ),
         )
 
@@ -281,7 +287,7 @@ class Effect(Machine):
     @staticmethod
     def accept_unknown() -> Changes:
         """Two people decided that it can't be determined."""
-        return {"next_check_at": None}
+        return {"next_check_at": None, "settled_at": Now(), "ground": Ground.DECIDED}
 
 
 # What one attempt told is not told of the next.

@@ -77,10 +77,10 @@ DELIVERY = {
     "DISPATCHED": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER lose>UNKNOWN take_back>QUEUED",
     "HELD": "queue_again>QUEUED withhold>WITHHELD",
     "WITHHELD": "",
-    "HANDED_OVER": "",
-    "NOT_HANDED_OVER": "queue_again>QUEUED withhold>WITHHELD",
+    "HANDED_OVER": "contradict>UNKNOWN",
+    "NOT_HANDED_OVER": "queue_again>QUEUED withhold>WITHHELD contradict>UNKNOWN",
     "UNKNOWN": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER accept_unknown>ACCEPTED_UNKNOWN",
-    "ACCEPTED_UNKNOWN": "",
+    "ACCEPTED_UNKNOWN": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER",
 }
 TABLES: dict[type[Machine], dict[str, str]] = {
     Run: RUN,
@@ -119,6 +119,7 @@ ARGUMENTS: dict[tuple[type[Machine], str], Callable[[], tuple[Any, ...]]] = {
     (Delivery, "queue_again"): lambda: (3,),
     (Approval, "consume"): lambda: (a_permit(), "as approved"),
     (Delivery, "lose"): lambda: ("the answer was lost",),
+    (Delivery, "contradict"): lambda: ("a second person says otherwise",),
 }
 
 

@@ -40,14 +40,17 @@ class Account(models.Model):
 class Inbound(models.Model):
     """One webhook that an account sent and that was genuine; `message_id` is its own, once.
 
-    `became`: settled · recorded (evidence only) · waiting (no such key yet) · unread (no key or verdict in
-    it) · expired (nothing claimed it in time).
+    `became`: settled · recorded (evidence only) · waiting (for its effect, or until it proves something) ·
+    unread (no key or verdict in it) · expired (nothing claimed it in time). `body`: what was read in it, and
+    the message as it is kept; `verdict`: happened · partly · did not happen · "". A waiting one that names a
+    subject has met its effect.
     """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "inb"))
     account = models.ForeignKey(Account, models.CASCADE, related_name="inbound")
     message_id = models.CharField(max_length=200)
     effect_key = models.CharField(max_length=200, blank=True)
+    verdict = models.CharField(max_length=16, blank=True, default="", db_default="")
     body = models.TextField()
     digest = models.CharField(max_length=64)
     sent_at = models.DateTimeField()
@@ -70,6 +73,7 @@ class Inbound(models.Model):
                 fields=["account", "effect_key"], name="inbound_waiting", condition=Q(became="waiting")
             ),
             models.Index(fields=["expires_at"], name="inbound_due", condition=Q(became="waiting")),
+            models.Index(fields=["subject_id"], name="inbound_of", condition=~Q(subject_id="")),
         )
 
     def __str__(self) -> str:

@@ -173,6 +173,7 @@ class Effect(Machine):
         )
         indexes = (
             models.Index(fields=["run", "settlement"], name="effect_by_settlement"),
+            models.Index(fields=["kind", "key"], name="effect_by_key"),
             models.Index(
                 fields=["next_check_at"],
                 name="effect_to_check",

@@ -18,11 +18,12 @@ from runs.guard import lock_run
 from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
-from . import close, retries
+from . import close, jobs, retries
 from .models import Effect, Ground, Kind, Settlement
 from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
+REFUSED = "refused"  # by its provider's own word, which no look-up has
 EVERY_S = (2, 5, 15, 60, 300, 900)
 MOST_COUNTED = 2**31 - 1
 
@@ -107,15 +108,17 @@ def hear(
     _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)
     seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
-    lines = [_renamed(seen, "effect.looked_up")]
+    by_itself = ground == Ground.WEBHOOK  # evidence that nobody asked for starts nothing
+    lines = [_renamed(seen, "webhook.received" if by_itself else "effect.looked_up")]
     if effect.settlement in OPEN_ONES:
         lines += _settle(run, effect, answer, meaning, actor, ground)
     elif _disagrees(effect, meaning, asked, ground):
         was = effect.settlement
         contradict(effect, f"it was {was.lower().replace('_', ' ')}; a later answer says: {meaning}")
         lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
+    lines += jobs.heard(effect, answer.job, actor.id, ground)
     record(run, *lines)
-    if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1:
+    if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1 and not by_itself:
         retries.plan(run, effect.step)
     close.advance(run, actor.id)
     return str(effect.settlement)
@@ -137,12 +140,14 @@ def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
     Absence proves nothing inside the settle window (from the dispatch, and from the end of the last
     call), after the provider forgets keys, of another attempt than the newest, by rules that the kind
     did not have at the dispatch, or while a lost holder might still send and the provider can't fence
-    the key.
+    the key. That the provider refused it is proof where one call alone was made under the key.
     """
     if answer.answer == PRESENT:
         return "happened"
     if answer.answer == PARTIAL:
         return "partly"
+    if answer.answer == REFUSED:
+        return "did not happen" if _only_call(effect, asked) else "nothing"
     kind = effect.kind
     if answer.answer != ABSENT or kind is None or effect.dispatched_at is None:
         return "nothing"
@@ -160,6 +165,14 @@ def _is_fenced(answer: Answer, kind: Kind) -> bool:
     bars the key, by its word. Where a kind asks for it (`lookup.fence`), only the answer counts.
     """
     return answer.fenced or (kind.key_fencing and not kind.lookup.get("fence"))
+
+
+def _only_call(effect: Effect, asked: Asked) -> bool:
+    """Whether it was told after the one call that was ever made, so that it can speak of no other."""
+    if effect.dispatched_at is None or effect.dispatched_at > asked.at:
+        return False
+    mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
+    return mine.exclude(state=PermitState.NOT_SENT).count() == 1
 
 
 def _calls(effect: Effect, at: datetime) -> tuple[bool, datetime]:
@@ -196,7 +209,7 @@ def _settle(run: Run, effect: Effect, answer: Answer, meaning: str, actor: Actor
     facts = {"items": answer.items, "provider_ref": answer.provider_ref or effect.provider_ref}
     move = MOVES.get(meaning)
     if move is None or (effect.settlement == Settlement.DISPATCHED and move is Effect.deny):
-        return _check_again(effect, actor)
+        return [] if ground == Ground.WEBHOOK else _check_again(effect, actor)
     was = effect.settlement
     move(effect, ground, **facts)
     Effect.objects.filter(pk=effect.pk).update(checks=F("checks") + 1)

@@ -6,7 +6,7 @@ import logging
 
 from django.db import close_old_connections
 
-from . import providers, reconcile
+from . import jobs, providers, reconcile
 from .models import Effect
 from .reconcile import CANT_TELL, Answer
 
@@ -25,6 +25,20 @@ def check_effect(effect_id: str) -> str | None:
     effect, asked = turn
     close_old_connections()  # a slow provider must not hold one of the pool's few
     return reconcile.apply_answer(effect_id, _ask(effect), asked=asked)
+
+
+def ask_job(effect_id: str) -> str | None:
+    """Ask once how far a job is, outside any transaction; returns its state, None when not due."""
+    effect = jobs.take_turn(effect_id)
+    if effect is None:
+        return None
+    close_old_connections()
+    try:
+        heard = providers.ask_job(effect)
+    except Exception as error:
+        log.exception("the job of %s could not be asked about", effect.pk)
+        return jobs.apply(effect_id, "", f"the question failed: {type(error).__name__}")
+    return jobs.apply(effect_id, heard.state, heard.detail)
 
 
 def _ask(effect: Effect) -> Answer:

@@ -117,7 +117,8 @@ class Effect(Machine):
     """One change of the outside world, recorded before it is sent, under a stable key.
 
     `body` holds the raw bytes exactly as they were declared; `body_digest` is their SHA-256. `job_state`
-    is as of `job_at`. `counted`: the most objects that a look-up saw under the key; None: none could count.
+    is as of `job_at`; `next_check_at`: of an unknown one, or of a job that its provider accepted.
+    `counted`: the most objects that a look-up saw under the key; None: none could count.
     `on_stop`: "ask_provider" when its provider may be asked to cancel it; such a request is an effect of
     its own, whose `asks_about` is this one.
     """
@@ -178,6 +179,11 @@ class Effect(Machine):
                 fields=["next_check_at"],
                 name="effect_to_check",
                 condition=Q(settlement="UNKNOWN", next_check_at__isnull=False),
+            ),
+            models.Index(
+                fields=["next_check_at"],
+                name="effect_job_to_ask",
+                condition=Q(settlement__in=["CONFIRMED", "PARTIAL"], next_check_at__isnull=False),
             ),
             models.Index(
                 fields=["queued_at"],

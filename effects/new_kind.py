@@ -6,10 +6,12 @@ import ipaddress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from runs.models import OperationClass
+
 from . import outbound
 from .models import Provider
 
-KEY = "{key}"
+KEY, REF = "{key}", "{ref}"  # the effect key; the provider's own number, once it is known
 
 
 class BadKind(ValueError):
@@ -76,16 +78,32 @@ def check_class(new: NewKind, op_class: str) -> None:
 
 
 def check_lookup(new: NewKind) -> None:
-    """A look-up over http, where there is one. Raises BadKind."""
-    if new.lookup:
-        check_url("lookup.url", new.lookup.get("url", ""), needs_key=True)
+    """A look-up over http, where there is one, and what it says of jobs and keys. Raises BadKind."""
+    if not new.lookup:
+        return
+    check_url("lookup.url", new.lookup.get("url", ""), needs_key=True)
+    job = new.lookup.get("job") or {}
+    if job and new.op_class != OperationClass.EXTERNAL_JOB:
+        raise BadKind("lookup.job", "Only a kind of class external_job goes on at its provider")
+    if job.get("url"):
+        check_url("lookup.job.url", job["url"], needs_key=True, needs=(KEY, REF))
+    if new.lookup.get("fence") and new.retry_after_s:
+        raise BadKind("retry_after_s", "A key that a look-up bars for good is not sent again")
 
 
-def check_url(field: str, url: str, *, needs_key: bool) -> None:
+def check_cancel(new: NewKind) -> None:
+    """How its provider is asked to cancel, where it can be. Raises BadKind."""
+    cancel = new.send.get("cancel")
+    if cancel:
+        check_url("send.cancel.url", cancel.get("url", ""), needs_key=True, needs=(KEY, REF))
+
+
+def check_url(field: str, url: str, *, needs_key: bool, needs: tuple[str, ...] = (KEY,)) -> None:
     """An address that our own calls may use: https, or an origin that the installation lists.
 
-    `{key}` stands for the effect key, in the path or the query. All rules of outbound.call() hold
-    at each call again, on the address that the name then has. Raises BadKind.
+    `{key}` stands for the effect key, in the path or the query; `needs`: what may be filled in, and with
+    `needs_key` one of it is. All rules of outbound.call() hold at each call again, on the address that the
+    name then has. Raises BadKind.
     """
     try:
         target = outbound.target_of(url)
@@ -93,10 +111,13 @@ def check_url(field: str, url: str, *, needs_key: bool) -> None:
         raise BadKind(field, f"It can't be called: {error}") from error
     if target.origin not in outbound.exempt_origins():
         _check_target(field, target)
-    if "#" in url or "{" in target.origin or set("{}") & set(target.path.replace(KEY, "")):
-        raise BadKind(field, "Only {key} is filled in, in the path or the query, and no #fragment is sent")
-    if needs_key and KEY not in target.path:
-        raise BadKind(field, "It needs {key} where the effect key goes")
+    filled, named = target.path, " or ".join(needs)
+    for one in needs:
+        filled = filled.replace(one, "")
+    if "#" in url or "{" in target.origin or set("{}") & set(filled):
+        raise BadKind(field, f"Only {named} is filled in, in the path or the query, and no #fragment is sent")
+    if needs_key and filled == target.path:
+        raise BadKind(field, f"It needs {named} where the effect key goes")
 
 
 def _check_target(field: str, target: outbound.Target) -> None:

@@ -21,7 +21,7 @@ from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepSt
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close, delivery_moves, retries, reviews
+from . import close, delivery_moves, jobs, retries, reviews
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
@@ -245,7 +245,7 @@ def _schedule(effect: Effect) -> tuple[Any, Any]:
     """When to look up first, and until when; None twice where the kind has no look-up, or nobody asks
     any more because the run was abandoned."""
     kind = effect.kind
-    if kind is None or not kind.lookup or is_abandoned(effect):
+    if kind is None or not kind.lookup or effect.asks_about_id or is_abandoned(effect):
         return None, None
     return after(FIRST_CHECK_S), after(kind.check_for_s)
 
@@ -259,6 +259,7 @@ def happened(effect: Effect) -> None:
     """A step keeps that an effect of it took place: it can't become WITHHELD any more."""
     if effect.settlement in (Settlement.CONFIRMED, Settlement.PARTIAL):
         Step.objects.filter(pk=effect.step_id).update(happened=True)
+    jobs.begin(effect)
 
 
 def line_of(effect: Effect, actor: str, payload: Mapping[str, Any], ground: str) -> Line:

@@ -13,8 +13,8 @@ from runs import children, everywhere, fanout, releases, schedules, silence, ste
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
-from . import approvals, deliveries, drain, executor, handover, queue, reconcile
-from .lookup import check_effect
+from . import approvals, deliveries, drain, executor, handover, jobs, queue, reconcile
+from .lookup import ask_job, check_effect
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +84,11 @@ def _fan_out() -> None:
 @with_own_connection
 @alone
 def reconcile_due() -> None:
-    """Look up every effect whose check is due."""
+    """Look up every effect whose check is due, and ask how far each job is whose question is."""
     end = time.monotonic() + PASS_S
     with ThreadPoolExecutor(AT_ONCE, "allstop-look-up") as threads:
         list(threads.map(partial(_check_one, end), reconcile.due()))
+        list(threads.map(partial(_ask_one, end), jobs.due()))
 
 
 @shared_task(name="effects.tasks.check")
@@ -101,6 +102,17 @@ def check(effect_id: str) -> None:
 def _check_one(end: float, effect_id: str) -> None:
     if time.monotonic() < end:
         _check(effect_id)
+
+
+def _ask_one(end: float, effect_id: str) -> None:
+    if time.monotonic() < end:
+        _ask(effect_id)
+
+
+@with_own_connection
+def _ask(effect_id: str) -> None:
+    if not leaving():
+        each(ask_job, [effect_id])
 
 
 @with_own_connection

@@ -6,15 +6,20 @@ shape.py says what these mean. Only our executor calls send() and compensate().
 
 from __future__ import annotations
 
-from effects.models import Kind
+from effects.models import Effect, Kind
 from effects.models import Provider as Name
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import http, outside, workspace
+from . import http, job, outside, workspace
 from .shape import Inspection, NoSender, Provider, Ready, Sendable
 
-PROVIDERS: dict[str, Provider] = {Name.HTTP: http, Name.WORKSPACE: workspace, Name.OUTSIDE: outside}
+PROVIDERS: dict[str, Provider] = {
+    Name.HTTP: http,
+    Name.WORKSPACE: workspace,
+    Name.JOB: job,
+    Name.OUTSIDE: outside,
+}
 
 
 def send(effect: Sendable, kind: Kind, ready: Ready) -> Told:
@@ -32,9 +37,24 @@ def compensate(effect: Sendable, kind: Kind, ready: Ready) -> Told:
 def look_up(effect: Sendable) -> Answer:
     """Ask the provider of a kind what it holds."""
     kind = effect.kind
+    if getattr(effect, "asks_about_id", None):
+        return Answer(CANT_TELL, "whether it was asked to cancel can't be looked up")
     if kind is None or not kind.lookup or kind.provider not in PROVIDERS:
         return Answer(CANT_TELL, "this kind has no look-up")
     return PROVIDERS[kind.provider].look_up(effect, kind)
+
+
+def ask_job(effect: Effect) -> job.Heard:
+    """Ask how far a job is that the provider accepted."""
+    kind = effect.kind
+    if kind is None or not (kind.lookup.get("job") or {}).get("path"):
+        return job.Heard("", "this kind does not say how to ask")
+    return job.ask(effect, kind)
+
+
+def ask_to_cancel(asking: Effect, kind: Kind, ready: Ready) -> Told:
+    """Forward a stop: one request of the kind's own, whoever sends its effects."""
+    return job.cancel(asking, kind, ready)
 
 
 def inspect(effect: Sendable) -> Inspection | None:
@@ -58,6 +78,8 @@ __all__ = [
     "Provider",
     "Ready",
     "Sendable",
+    "ask_job",
+    "ask_to_cancel",
     "compensate",
     "inspect",
     "look_up",

@@ -3,20 +3,31 @@
 `kind.send`: {url, method? (POST), content_type? (application/json), ref_path? (id)}.
 `kind.lookup`: {url with {key}, method? (GET alone), present_if? {status (200), json_path?, equals?},
 absent_status? ([404]), key_path?, partial_path?, partial_equals?, items?, count_path?,
-ref_path? (id)}. Paths are dotted (`data.0.id`).
+ref_path? (id), fence? (true, or {param? (fence), value? (1), path?}): the question also bars a key that is
+not there, and the answer says so at `path`}. Paths are dotted (`data.0.id`). `send.cancel`, `lookup.job`: see
+job.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from django.db import close_old_connections
 
-from effects import accounts, outbound
+from effects import accounts, jobs, outbound
 from effects.models import Kind
-from effects.new_kind import BadKind, NewKind, Questions, check_lookup, check_url
+from effects.new_kind import (
+    KEY,
+    REF,
+    BadKind,
+    NewKind,
+    Questions,
+    check_cancel,
+    check_lookup,
+    check_url,
+)
 from effects.reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer
 from effects.settle import Told
 
@@ -129,7 +140,28 @@ def _question(effect: Sendable, lookup: dict[str, Any]) -> outbound.Request:
     method = str(lookup.get("method") or "GET").upper()
     if method not in ASKS:
         raise outbound.Refused(f"{method} does not ask")
-    return outbound.Request(method, str(lookup.get("url", "")).replace("{key}", quote(effect.key, safe="")))
+    return outbound.Request(method, _barring(filled(str(lookup.get("url", "")), effect), lookup))
+
+
+def filled(url: str, effect: Sendable) -> str:
+    """The address with the effect key, and the provider's own number, in their places. Raises Refused."""
+    if REF in url and not effect.provider_ref:
+        raise outbound.Refused("the provider's own number of it is not known")
+    return url.replace(KEY, quote(effect.key, safe="")).replace(REF, quote(effect.provider_ref, safe=""))
+
+
+def _fence(lookup: dict[str, Any]) -> dict[str, str] | None:
+    """How the provider is asked to bar the key: {param, value, path?}; None when it is not."""
+    said = lookup.get("fence")
+    return {"param": "fence", "value": "1", **(said if isinstance(said, dict) else {})} if said else None
+
+
+def _barring(url: str, lookup: dict[str, Any]) -> str:
+    fence = _fence(lookup)
+    if fence is None:
+        return url
+    asked = urlencode({fence["param"]: fence["value"]})
+    return f"{url}{'&' if '?' in url else '?'}{asked}"
 
 
 def seen_in(answer: outbound.Answer, effect: Sendable, lookup: dict[str, Any]) -> Answer:
@@ -141,7 +173,7 @@ def seen_in(answer: outbound.Answer, effect: Sendable, lookup: dict[str, Any]) -
         return _cant_tell(status, "the answer is a page, not data")
     absent = lookup.get("absent_status")
     if status in ([404] if absent is None else absent):
-        return Answer(ABSENT, f"the provider answered {status}", {"status": status})
+        return _absent(answer, lookup)
     wanted = lookup.get("present_if") or {}
     if status != (wanted.get("status") or 200):
         return _cant_tell(status, f"the provider answered {status}")
@@ -150,6 +182,20 @@ def seen_in(answer: outbound.Answer, effect: Sendable, lookup: dict[str, Any]) -
     except answers.NotData:
         return _cant_tell(status, "the answer is not JSON")
     return _seen_object(found, status, effect, lookup)
+
+
+def _absent(answer: outbound.Answer, lookup: dict[str, Any]) -> Answer:
+    """Nothing there. Where the question was to bar the key too, the answer says whether it does: at `path`,
+    or by being given at all.
+    """
+    fence, status = _fence(lookup), answer.status
+    if fence is None:
+        return Answer(ABSENT, f"the provider answered {status}", {"status": status})
+    path = fence.get("path")
+    fenced = answers.at(_data(answer), path) is True if path else True
+    says = "will not apply the key any more" if fenced else "did not say that it bars the key"
+    seen = {"status": status, "fenced": fenced}
+    return Answer(ABSENT, f"the provider answered {status} and {says}", seen, fenced=fenced)
 
 
 def _cant_tell(status: int, why: str, fields: dict[str, Any] | None = None) -> Answer:
@@ -165,14 +211,15 @@ def _seen_object(found: Any, status: int, effect: Sendable, lookup: dict[str, An
         return _cant_tell(status, "the answer is about another object", _observed(found, key_path))
     if path and not _as_wanted(answers.at(found, path), wanted):
         return _cant_tell(status, f"{path} is not as expected", _observed(found, path))
-    missing = _partly(found, lookup)
+    missing, job = _partly(found, lookup), lookup.get("job") or {}
     return Answer(
         PRESENT if missing is None else PARTIAL,
         f"the provider answered {status}",
-        {"status": status, **_observed(found, key_path, path, lookup.get("partial_path"))},
+        {"status": status, **_observed(found, key_path, path, lookup.get("partial_path"), job.get("path"))},
         items=missing,
         provider_ref=_text(answers.at(found, lookup.get("ref_path") or "id")),
         count=_count(found, lookup),
+        job=jobs.state_in(answers.at(found, job["path"]), job) if job.get("path") else "",
     )
 
 
@@ -222,3 +269,4 @@ def check(new: NewKind) -> None:
         raise BadKind("send", f"A kind of provider {new.provider} says where it is sent to")
     check_url("send.url", new.send["url"], needs_key=False)
     check_lookup(new)
+    check_cancel(new)

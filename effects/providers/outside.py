@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from effects.models import Kind
-from effects.new_kind import BadKind, NewKind, Questions, check_lookup
+from effects.new_kind import BadKind, NewKind, Questions, check_cancel, check_lookup
 from effects.settle import Told
 
 from .http import inspect, look_up
@@ -22,9 +22,10 @@ compensate = send
 
 def check(new: NewKind) -> None:
     """Raises BadKind."""
-    if new.send:
+    if set(new.send) - {"cancel"}:
         raise BadKind("send", "Our executor does not send what its agent sends for itself")
     check_lookup(new)
+    check_cancel(new)
 
 
 __all__ = ["QUESTIONS", "check", "compensate", "inspect", "look_up", "send"]

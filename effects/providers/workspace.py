@@ -145,7 +145,8 @@ def _answer(states: list[State]) -> Answer:
         return Answer(PRESENT, "each file was put in its place", observed)
     if not happened:
         left = sum(one.state == "left behind" for one in states)
-        return Answer(ABSENT, f"no file was put in its place; {left} staged ones are left behind", observed)
+        detail = f"no file was put in its place; {left} staged ones are left behind"
+        return Answer(ABSENT, detail, observed, fenced=True)
     detail = f"{len(happened)} of {len(states)} files were put in their place"
     return Answer(PARTIAL, detail, observed, items=_items(states))
 

@@ -1,0 +1,18 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("effects", "0009_find_effects_by_key")]
+
+    operations = [
+        migrations.AddIndex(
+            model_name="effect",
+            index=models.Index(
+                condition=models.Q(
+                    ("settlement__in", ["CONFIRMED", "PARTIAL"]), ("next_check_at__isnull", False)
+                ),
+                fields=["next_check_at"],
+                name="effect_job_to_ask",
+            ),
+        ),
+    ]

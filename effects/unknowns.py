@@ -86,7 +86,8 @@ class Unknown:
 class Wanted:
     """Which ones: by assignee (a user's id; 0: nobody's), overdue or not, kind, and who pressed a stop.
 
-    `kind` is a kind's name, or "delivery". `stopped_by` is an actor's id. `due_before` a moment.
+    `kind` is a kind's name, or "delivery". `stopped_by` is an actor's id. `due_before` a moment. `until` and
+    `since`: what became unknown up to then, or later; so a list that somebody reads stays as it is.
     """
 
     assignee: int | None = None
@@ -96,6 +97,8 @@ class Wanted:
     stopped_by: str = ""
     matter: str = ""
     run_id: str = ""
+    until: datetime | None = None
+    since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,10 @@ def _by_assignee(rows: QuerySet[Any, Any], matter: str, wanted: Wanted) -> Query
 def _by_due(rows: QuerySet[Any, Any], matter: str, wanted: Wanted) -> QuerySet[Any, Any]:
     if wanted.overdue is not None:
         rows = rows.filter(due__lte=Now()) if wanted.overdue else rows.filter(due__gt=Now())
+    if wanted.until is not None:
+        rows = rows.filter(unknown_since__lte=wanted.until)
+    if wanted.since is not None:
+        rows = rows.filter(unknown_since__gt=wanted.since)
     return rows if wanted.due_before is None else rows.filter(due__lt=wanted.due_before)
 
 

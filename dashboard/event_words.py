@@ -91,6 +91,8 @@ EVENT = {
     "gate.release_asked": "Release asked for; a second person decides",
     "gate.released": "Gate released; nothing was started",
     "gate.extended": "Review of the stop moved",
+    "compensations.halted": "Compensations halted until a reviewer lifts that",
+    "compensations.lifted": "Halt of compensations lifted",
     "release.voided": "Release not granted: the stop was pressed again",
     "observation.ended": "Observation ended",
     "policy.created": "Policy created",

@@ -150,6 +150,8 @@ REVIEW = _terms(
     ("expired", "Expired", "st-none", "Its time was over: {reason}. Nothing was sent."),
     ("cancelled", "Closed by a stop", "st-refused", "Closed by {reason}. Nothing was sent."),
     ("ended", "Closed", "st-none", "Closed before it was sent: {reason}."),
+    ("void", "Void", "st-none", "Not as it was any more: {reason}. Nothing was sent."),
+    ("not_needed", "Not needed", "st-none", "{by} decided that it is not needed:"),
 )
 
 DELIVERY = _terms(
@@ -223,6 +225,11 @@ REFUSAL_REASON = {
     "key_forgotten": "the provider may have forgotten its key",
     "tries_used_up": "it was tried as often as it may be",
     "not_due": "its retry is not due yet",
+    "not_at_rest": "its run is not at rest",
+    "halted": "compensations are halted",
+    "not_sure": "what it answers is not known to have happened",
+    "no_rule": "no rule permits it any more",
+    "after_a_stop": "its rule permits none after a stop",
 }
 
 # The pill beside the workspace; static/live.js says the same words.

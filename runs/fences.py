@@ -194,7 +194,8 @@ def list_effects(scope_stop: StopRequest, runs: Sequence[Run], last_seqs: Mappin
     rows: Any = Permit.objects.filter(run__in=[run.pk for run in runs], state__in=states)
     permits: list[Permit] = list(rows.filter(covered(match_of(scope_stop.policy))).order_by("pk"))
     listed = (InFlight(stop=scope_stop, permit=one, state_then=one.state) for one in permits)
-    InFlight.objects.bulk_create(listed, batch_size=AT_ONCE)
+    # compensations were listed when the gate shut (runs/halts.py)
+    InFlight.objects.bulk_create(listed, batch_size=AT_ONCE, ignore_conflicts=True)
     found = _by_run(permits)
     lines = [
         (run, last_seqs.get(run.pk, 0), [_listed(scope_stop, found[run.pk])])

@@ -10,13 +10,13 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.conf import settings
 from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.expressions import Combinable
 
 from . import cleanup as cleanup_guard
-from . import policies, receipts
+from . import compensating, permits, policies, receipts
 from .access import NotFound
+from .compensating import compensate as compensate  # a boundary crossed under a guard of its own
 from .evidence import Line, record
 from .guard import (
     DELIVER,
@@ -44,6 +44,7 @@ from .guard import (
     why_not_deliver,
     why_not_step,
 )
+from .halts import COMPENSATE
 from .models import (
     BUSY,
     Boundary,
@@ -196,9 +197,9 @@ def dispatch(ask: Ask, intent: Intent | None = None) -> Opened | Known | Refusal
     step = None if reason else _step_to_send(run, ask, now.step)
     if step is None:
         return refuse(run, ask, reason or _not_free(run, now.step), ask.boundary, now.step)
-    permit = _open(run, ask, step, _named(run, name))
+    permit = permits.open_one(run, ask, step, _named(run, name))
     subject, lines = intent.opened(run, permit, now.seen)
-    record(run, *lines, _of_permit("permit.opened", permit, ask), last_seq=now.last_seq)
+    record(run, *lines, permits.opened_line(permit, ask), last_seq=now.last_seq)
     receipts.at_gate(run, ask, now.seen)
     watched(run, ask, now)
     return Opened(permit, step, subject)
@@ -341,40 +342,6 @@ def _named(run: Run, name: str) -> str:
     return name if name != ORDINARY or run.status == RunStatus.ACTIVE else DELIVER
 
 
-def _open(run: Run, ask: Ask, step: Step, guard: str) -> Permit:
-    return Permit.objects.create(
-        run=run,
-        step=step,
-        boundary=ask.boundary,
-        guard=guard,
-        op_class=ask.op_class,
-        kind=ask.kind,
-        effect_key=ask.effect_key,
-        attempt=step.attempt,
-        seen_version=ask.seen_version,
-        token=step.claim_token or ask.claim_token,
-        worker=ask.worker,
-        permit_until=after(settings.ALLSTOP_PERMIT_S),
-        lease_until=after(ask.lease_s),
-        lease=ask.lease,
-    )
-
-
-def _of_permit(kind: str, permit: Permit, ask: Ask) -> Line:
-    return Line(
-        kind,
-        ask.actor.id,
-        {} if permit.guard == ORDINARY else {"guard": permit.guard},
-        boundary=permit.boundary,
-        carried_version=permit.seen_version,
-        current_version=permit.seen_version,
-        step_id=permit.step_id,
-        permit_id=permit.pk,
-        effect_key=permit.effect_key,
-        worker=permit.worker,
-    )
-
-
 # the second look ------------------------------------------------------------------------------
 
 
@@ -409,7 +376,7 @@ def look(permit_id: str, token: str) -> Look:
         Permit.objects.filter(pk=permit_id, token=token)
         .annotate(
             looked_at=Now(),
-            gate=ExpressionWrapper(gate_of_permit() | cleanup_guard.gate_of_permit(), BooleanField()),
+            gate=ExpressionWrapper(_gates_of_permit(), BooleanField()),
             status=F("run__status"),
             version=F("run__cancel_version"),
             policies=F("run__policy_epochs"),
@@ -425,7 +392,7 @@ def look(permit_id: str, token: str) -> Look:
     held = _policy_above(row) if seen.gate and seen.a_policy_shut else None
     if row.state != PermitState.OPEN:
         answer = "ended"
-    elif not seen.gate or not (row.guard == cleanup_guard.CLEANUP or policies_open(seen.policies)):
+    elif not seen.gate or not _scopes_let(row, seen.policies):
         answer = "shut"
     elif held is not None:
         answer, scope = "shut", ScopeKind.POLICY if held.reach == Reach.EFFECTS else ""
@@ -436,8 +403,19 @@ def look(permit_id: str, token: str) -> Look:
     return Look(row.pk, answer, seen.status, seen.version, seen.looked_at, row.permit_until, scope)
 
 
+def _gates_of_permit() -> Q:
+    return gate_of_permit() | cleanup_guard.gate_of_permit() | compensating.gate_of_permit()
+
+
+def _scopes_let(permit: Permit, epochs: dict[str, int]) -> bool:
+    """Cleanup goes on under any scope, a compensation while nobody halted it, others while all are open."""
+    if permit.guard == COMPENSATE:
+        return not compensating.is_halted(permit)
+    return permit.guard == cleanup_guard.CLEANUP or policies_open(epochs)
+
+
 def _policy_above(permit: Permit) -> Policy | None:
     """The shut policy that withholds what this permit is for; cleanup goes on under any scope."""
-    if permit.guard == cleanup_guard.CLEANUP:
+    if permit.guard in (cleanup_guard.CLEANUP, COMPENSATE):
         return None
     return policies.withholding(permit.run, permit.kind, permit.op_class)

@@ -42,6 +42,9 @@ STEP_STOPPED = "step_stopped"  # the words for STOPPED where the stop is of this
 KIND_STOPPED = "kind_stopped"  # and where a policy withholds effects like this one
 FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first attempt any more
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
+# Of a compensation alone (runs/compensating.py).
+NOT_AT_REST, HALTED, NOT_SURE = "not_at_rest", "halted", "not_sure"
+NO_RULE, AFTER_A_STOP = "no_rule", "after_a_stop"
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
     STEP_STOPPED: "Do not send, and do nothing more of this step. Its run goes on: other steps may begin.",
@@ -54,6 +57,11 @@ WHAT_TO_DO = {
     USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
     NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",
     NOT_APPROVED: "Do not send. People decided against it, or not in time; its review says who and why.",
+    NOT_AT_REST: "Do not send. A compensation starts for a run at rest, and never for an abandoned one.",
+    HALTED: "Do not send. Compensations are halted here until a reviewer lifts that.",
+    NOT_SURE: "Do not send. What it answers is not known to have happened any more: verify that first.",
+    NO_RULE: "Do not send. No rule permits it any more.",
+    AFTER_A_STOP: "Do not send. Its rule does not permit it for a run that a stop ended or holds.",
 }
 PEOPLE_FIRST = "people_first"  # no refusal: the gate asks people before it answers
 LEASE_S = 30.0
@@ -317,8 +325,19 @@ def stopped_since(run: Run, version: int) -> bool:
     return rows.filter(version_after__gte=version).exists()
 
 
-def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = None) -> Refusal:
-    """Record a refusal under the run's lock: one row with its count; only the first is evidence."""
+def refuse(
+    run: Run,
+    ask: Ask,
+    reason: str,
+    boundary: str,
+    step: Step | None = None,
+    *,
+    stop: StopRequest | None = None,
+) -> Refusal:
+    """Record a refusal under the run's lock: one row with its count; only the first is evidence.
+
+    `stop`: the one behind it, where the caller knows.
+    """
     same = {
         "boundary": boundary,
         "reason": reason,
@@ -327,7 +346,7 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
         "carried_version": ask.seen_version,
         "current_version": run.cancel_version,
     }
-    stop = _stop_behind(run, ask, reason, step)
+    stop = stop or _stop_behind(run, ask, reason, step)
     due_to = stop if reason in BY_A_STOP else None
     rows = RefusalRow.objects.filter(run=run, stop=due_to, **same)
     if rows.update(count=F("count") + 1, last_at=Now()):
@@ -353,7 +372,7 @@ def refuse(run: Run, ask: Ask, reason: str, boundary: str, step: Step | None = N
     )
 
 
-BY_A_STOP = (STOPPED, STALE)  # what a stop is counted for
+BY_A_STOP = (STOPPED, STALE, HALTED)  # what a stop is counted for
 
 
 def _goes_on(stop: StopRequest | None) -> bool:

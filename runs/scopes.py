@@ -17,7 +17,7 @@ from typing import Any
 
 from django.db.models import Exists, Q, QuerySet
 
-from . import policies, wake
+from . import halts, policies, wake
 from .access import Actor, NotFound, demand_workspace
 from .evidence import Line, record
 from .models import (
@@ -324,7 +324,7 @@ def _shut(workspace: Workspace, scope: Scope, actor: Actor, wish: Wish, key: str
     weaker, watching = standing_stop(scope), observing_stop(scope)
     wish = _no_sooner(weaker, wish) if weaker is not None else wish
     stop = shut_gate(workspace, scope, actor, wish, database_time())
-    lines = [shut_line(scope, stop, actor, wish)]
+    lines = [shut_line(scope, stop, actor, wish), *halts.set_halt(stop)]
     if weaker is not None:
         lines += void_wish(weaker, actor)
         lines.append(supersede(weaker, stop, SUPERSEDED))
@@ -379,7 +379,8 @@ def _join(workspace: Workspace, stop: StopRequest, actor: Actor, wish: Wish, key
     wish = replace(wish, ignored=[*wish.ignored, *told])
     press = record_press(stop, actor, wish, key, "joined")
     line = _line("stop.joined", scope_of(stop), stop, actor, wish, **moved)
-    record(workspace, line, *void_wish(stop, actor))
+    again = [] if stop.observes else halts.set_anew(stop)
+    record(workspace, line, *void_wish(stop, actor), *again)
     return StopAnswer(stop, press)
 
 

@@ -423,6 +423,7 @@ class Permit(Machine):
             models.Index(fields=["run", "state"], name="permit_by_state"),
             models.Index(fields=["step", "state"], name="permit_of_step"),
             models.Index(fields=["lease_until"], name="permit_leased", condition=Q(state="OPEN")),
+            models.Index(fields=["run"], name="permit_compensating", condition=Q(guard="compensate")),
         )
 
     def __str__(self) -> str:

@@ -74,7 +74,9 @@ def test_a_release_has_a_reason_and_is_about_a_stop_that_stands(world: World) ->
         release(world.stop(run, mode="cancel").stop, world.bob)
     with pytest.raises(NotFound):
         releases.release(actor=world.bob, stop_id="stp_0", reason="right")
-    assert kinds_of(world, stop) == ["gate.shut", "stop.fenced", "gate.released"]
+    assert kinds_of(world, stop) == [
+        *("gate.shut", "compensations.halted", "stop.fenced", "gate.released"),
+    ]
 
 
 def test_a_release_of_a_stop_that_was_superseded_is_refused_and_leaves_the_gate_shut(world: World) -> None:

@@ -155,8 +155,8 @@ def test_a_second_press_joins_a_stronger_one_supersedes_and_a_weaker_one_is_told
     assert press(world, kind, key="k-1").stop == first.stop, "the very press of before: its own answer"
     told = [kind for kind in of_workspace(world) if kind != "policy.created"]
     assert told == [
-        *("gate.shut", "stop.fenced", "stop.joined", "gate.shut", "stop.superseded"),
-        *("stop.fenced", "stop.joined"),
+        *("gate.shut", "compensations.halted", "stop.fenced", "stop.joined"),
+        *("gate.shut", "stop.superseded", "stop.fenced", "stop.joined"),
     ]
 
 

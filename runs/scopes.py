@@ -379,7 +379,7 @@ def _join(workspace: Workspace, stop: StopRequest, actor: Actor, wish: Wish, key
     wish = replace(wish, ignored=[*wish.ignored, *told])
     press = record_press(stop, actor, wish, key, "joined")
     line = _line("stop.joined", scope_of(stop), stop, actor, wish, **moved)
-    again = [] if stop.observes else halts.set_anew(stop)
+    again = [] if wish.observe or stop.observes else halts.set_anew(stop)
     record(workspace, line, *void_wish(stop, actor), *again)
     return StopAnswer(stop, press)
 

@@ -116,9 +116,7 @@ def test_enforcing_is_a_normal_press_on_the_same_scope_and_closes_the_one_that_o
     assert (joined.answer, joined.stop) == ("joined", stop)
     assert joined.press.ignored == ["observe: a stop holds this already; it goes on"]
     lines = Evidence.objects.filter(stream=world.workspace.pk, kind__startswith="gate.")
-    assert list(lines.order_by("seq").values_list("kind", flat=True)) == [
-        *("gate.observed", "gate.shut", "compensations.halted"),
-    ]
+    assert list(lines.order_by("seq").values_list("kind", flat=True)) == ["gate.observed", "gate.shut"]
 
 
 def test_an_observation_is_ended_by_one_person_and_counts_no_more(world: World) -> None:

@@ -1,7 +1,10 @@
 """A real mail server on loopback that keeps what it was given: `with Post() as post: …`.
 
-`post.letters` are the messages it took, in order. `post.fault(…)`: refuse (says no to the receiver) ·
-refuse_text (says no after the text) · drop (takes the text and cuts the connection without an answer).
+`post.letters` are the messages it took, in order; `post.heard` all that it was told but the texts.
+`post.fault(…)`: refuse (says no to the receiver) · refuse_sender · refuse_data (no text wanted) · leave (ends
+when the text is announced) · refuse_text (says no after the text) · drop (takes the text and cuts the
+connection without an answer) · hold (takes the text and answers after `release()`).
+`post.refuse(address, code)`: says no to this one receiver, always.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ class State:
 
     letters: list[Message] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+    no: dict[str, int] = field(default_factory=dict)
+    held: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -31,24 +38,38 @@ class _Handler(socketserver.StreamRequestHandler):
         fault = state.faults.pop(0) if state.faults else ""
         self._say(220, "post")
         while line := self.rfile.readline():
-            word = line[:4].upper()
-            if word == b"DATA":
+            word = line[:4].upper().decode()
+            state.heard.append(line.decode().strip())
+            if word == "DATA" and fault not in ("refuse_data", "leave"):
                 self._say(354, "go on")
-                text = self._text()
-                if fault == "refuse_text":
-                    self._say(554, "not this one")
-                    continue
-                state.letters.append(email.message_from_bytes(text))
-                if fault == "drop":
+                if not self._take(fault):
                     break
-                self._say(250, "taken")
-            elif word == b"RCPT" and fault == "refuse":
-                self._say(550, "nobody here")
-            elif word == b"QUIT":
-                self._say(221, "bye")
+            elif word == "QUIT" or (word == "DATA" and fault == "leave"):
                 break
             else:
-                self._say(250, "ok")
+                self._say(self._code(word, line.decode(), fault), "so")
+
+    def _code(self, word: str, line: str, fault: str) -> int:
+        address = line.partition("<")[2].partition(">")[0]
+        refused = {"RCPT": "refuse", "MAIL": "refuse_sender", "DATA": "refuse_data"}.get(word)
+        if word == "RCPT" and address in self.server.state.no:
+            return self.server.state.no[address]
+        return 550 if fault and fault == refused else 250
+
+    def _take(self, fault: str) -> bool:
+        """The text; False when the connection ends without an answer to it."""
+        state, text = self.server.state, self._text()
+        if fault == "refuse_text":
+            self._say(554, "not this one")
+            return True
+        state.letters.append(email.message_from_bytes(text))
+        if fault == "hold":
+            state.held.set()
+            state.released.wait(30)
+        if fault == "drop":
+            return False
+        self._say(250, "taken")
+        return True
 
     def _text(self) -> bytes:
         lines: list[bytes] = []
@@ -89,6 +110,18 @@ class Post:
         """How the next connections are treated, one each."""
         self.state.faults.extend(faults)
 
+    @property
+    def heard(self) -> list[str]:
+        return self.state.heard
+
+    def refuse(self, address: str, code: int) -> None:
+        """Say no to this receiver, always."""
+        self.state.no[address] = code
+
+    def release(self) -> None:
+        """Answer what was held."""
+        self.state.released.set()
+
     def settle(self, settings: Any) -> None:
         """Have Django send through this server."""
         settings.EMAIL_CONFIGURED = True
@@ -109,6 +142,7 @@ class Post:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

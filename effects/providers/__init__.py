@@ -11,13 +11,14 @@ from effects.models import Provider as Name
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import http, job, outside, workspace
+from . import email, http, job, outside, workspace
 from .shape import Inspection, NoSender, Provider, Ready, Sendable
 
 PROVIDERS: dict[str, Provider] = {
     Name.HTTP: http,
     Name.WORKSPACE: workspace,
     Name.JOB: job,
+    Name.EMAIL: email,
     Name.OUTSIDE: outside,
 }
 

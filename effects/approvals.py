@@ -8,19 +8,22 @@ or after it, never between.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Evidence, Run, RunStatus
+from runs.models import Evidence, Run, RunStatus, User
 from runs.store import Now, verb
 
 from . import close, four_eyes, reviews
-from .models import Approval, Effect, Review
-from .review_tables import ApprovalState, Closed
+from .models import Approval, Effect, Review, Settlement
+from .review_tables import ApprovalState, Closed, Subject
 
+A_MINUTE, MANY = timedelta(minutes=1), 20  # nobody reads more calls than that in a minute
 FRESH_S = 600.0  # how old the sign-in of somebody who approves may be
 TEXT_MAX = 1000  # signs of a comment or a reason
+STARTED = ("step.pending", "compensation.approved")
 WHY_NOT: dict[str, str] = {
     "token": "Tokens never count: a person decides, signed in, on a page.",
     "closed": "This review is closed; there is nothing to decide any more.",
@@ -29,12 +32,14 @@ WHY_NOT: dict[str, str] = {
     "changed": "What is asked changed since you opened it. Read it again, then decide.",
     "owner": "You own this run, or made the token that registered it.",
     "proposer": "You asked for this, or made the token that asked.",
-    "stopper": "You asked for a stop of this run.",
+    "stopper": "You asked for a stop of this run, or for one that it was a part of.",
     "editor": "You changed it last.",
     "already": "You approved it already; another person has to.",
     "granted": "It has all the approvals it needs.",
+    "unknown": "What the original effect came to is not known: verify it first.",
+    "many": "You approved 20 in the last minute. Nobody reads that fast: wait a minute, then read this one.",
     "sign-in": "You signed in more than 10 minutes ago. Enter your password, then approve.",
-    "used": "Too late: your approval was used, and the effect may have been sent.",
+    "used": "Too late: your approval was used, and the call may have been sent.",
     "none": "You have no approval here that could be revoked.",
     "reason": "Say why, so that whoever asked can learn from it.",
 }
@@ -42,7 +47,7 @@ WHY_NOT: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Decided:
-    """What a decision came to: approved · granted · rejected · revoked; `started`: its step is queued."""
+    """What a decision came to: approved · granted · rejected · revoked; `started`: it is queued now."""
 
     review: Review
     answer: str
@@ -76,12 +81,29 @@ def objection(review: Review, run: Run, actor: Actor, signed_in_s: float | None 
     why = four_eyes.barred(review, run).get(actor.user.pk)
     if why is not None:
         return why
+    return _not_needed(review, run, actor.user) or _not_now(review, actor.user, signed_in_s)
+
+
+def _not_needed(review: Review, run: Run, person: User) -> str:
+    """Why another yes of this person would add nothing."""
     counting = four_eyes.counting(review, run)
-    if any(one.person_id == actor.user.pk for one in counting):
+    if any(one.person_id == person.pk for one in counting):
         return "already"
-    if len(counting) >= review.needed:
-        return "granted"
+    return "granted" if len(counting) >= review.needed else ""
+
+
+def _not_now(review: Review, person: User, signed_in_s: float | None) -> str:
+    if review.subject == Subject.COMPENSATION and not _may_be_answered(review):
+        return "unknown"
+    if Approval.objects.filter(person=person, given_at__gt=Now() - A_MINUTE).count() >= MANY:
+        return "many"
     return "" if signed_in_s is not None and signed_in_s < FRESH_S else "sign-in"
+
+
+def _may_be_answered(review: Review) -> bool:
+    """Only what is known to have happened, at least in part, can be compensated."""
+    known = [Settlement.CONFIRMED, Settlement.PARTIAL]
+    return Effect.objects.filter(pk=review.effect_id, settlement__in=known).exists()
 
 
 @verb
@@ -91,9 +113,9 @@ def approve(
     """One person's yes to the bytes with this digest, which is the one that they were shown.
 
     The n-th lets the step be claimed again, if the run goes on; under a pause it is kept and starts
-    nothing. Raises NotFound, NotAllowed.
+    nothing. Of a compensation it queues it. Raises NotFound, NotAllowed.
     """
-    run, review, lines = _open(actor, review_id)
+    run, review, lines = open_for(actor, review_id)
     why = objection(review, run, actor, signed_in_s)
     if why == "closed":
         why = _kept_as_evidence(run, review, actor, digest)
@@ -108,11 +130,11 @@ def approve(
     granted = four_eyes.is_granted(review, run)
     started = _grant(run, review, actor) if granted else []
     record(run, *lines, *started)
-    starts = any(line.kind == "step.pending" for line in started)
+    starts = any(line.kind in STARTED for line in started)
     return Decided(review, "granted" if granted else "approved", starts)
 
 
-def _open(actor: Actor, review_id: str) -> tuple[Run, Review, list[Line]]:
+def open_for(actor: Actor, review_id: str) -> tuple[Run, Review, list[Line]]:
     """The run, locked, and the review as its rows are now: approvals that don't count any more are void."""
     run_id = Review.objects.filter(pk=review_id).values_list("run_id", flat=True).first()
     if run_id is None:
@@ -122,8 +144,7 @@ def _open(actor: Actor, review_id: str) -> tuple[Run, Review, list[Line]]:
     review = Review.objects.get(pk=review_id)
     if review.closed_at is not None:
         return run, review, []
-    effect = Effect.objects.select_related("kind").get(pk=review.effect_id)
-    return run, review, [*reviews.refresh(review, effect), *reviews.lapse(review, run)]
+    return run, review, [*reviews.refresh(review, run), *reviews.lapse(review, run)]
 
 
 def _give(review: Review, person_id: int, comment: str) -> Approval:
@@ -141,14 +162,15 @@ def _give(review: Review, person_id: int, comment: str) -> Approval:
 def _grant(run: Run, review: Review, actor: Actor) -> list[Line]:
     """Enough approvals are there. What that starts depends on the run, and is said."""
     Review.objects.filter(pk=review.pk).update(granted_at=Now())
-    queued = reviews.queue(run, review, actor.id)
-    told = {"starts": "its step is queued" if queued else "nothing", "run_status": run.status}
+    queued = reviews.granted(run, review, actor.id)
+    what = "its step is queued" if review.subject == Subject.EFFECT else "it is queued"
+    told = {"starts": what if queued else "nothing", "run_status": run.status}
     return [reviews.line_of(review, "review.granted", actor.id, told), *queued]
 
 
 def _kept_as_evidence(run: Run, review: Review, actor: Actor, digest: str) -> str:
     """A yes that came after the stop: one line a person, and nothing else."""
-    if review.closed_as != Closed.CANCELLED:
+    if not review.stop_id:
         return "closed"
     mine = Evidence.objects.filter(stream=run.pk, kind="approval.late", actor=actor.id)
     if not mine.filter(effect_key=review.effect_key).exists():
@@ -161,9 +183,10 @@ def _kept_as_evidence(run: Run, review: Review, actor: Actor, digest: str) -> st
 def reject(*, actor: Actor, review_id: str, reason: str) -> Decided | NotDecided:
     """One no is enough, from anybody who may decide, also after others approved; until it is used.
 
-    Its step is withheld, and the same effect is not sent in this run. Raises NotFound, NotAllowed.
+    Its step is withheld, and the same effect is not sent in this run. A compensation that was rejected is
+    not sent; another may be proposed. Raises NotFound, NotAllowed.
     """
-    run, review, lines = _open(actor, review_id)
+    run, review, lines = open_for(actor, review_id)
     why = _not_rejectable(review, actor, reason)
     if why:
         record(run, *lines)
@@ -188,7 +211,7 @@ def revoke(*, actor: Actor, review_id: str, reason: str = "") -> Decided | NotDe
 
     Raises NotFound, NotAllowed.
     """
-    run, review, lines = _open(actor, review_id)
+    run, review, lines = open_for(actor, review_id)
     if actor.user is None or actor.via != "page":
         record(run, *lines)
         return NotDecided(review, "token")
@@ -200,7 +223,7 @@ def revoke(*, actor: Actor, review_id: str, reason: str = "") -> Decided | NotDe
     lines.append(reviews.line_of(review, "approval.revoked", actor.id, {"reason": reason.strip()[:TEXT_MAX]}))
     if not four_eyes.is_granted(review, run):
         Review.objects.filter(pk=review.pk).update(granted_at=None)
-        lines += reviews.unqueue(review, actor.id)
+        lines += reviews.withdrawn(run, review, actor.id, "an approval was revoked")
     record(run, *lines)
     return Decided(Review.objects.get(pk=review.pk), "revoked")
 

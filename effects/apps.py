@@ -9,9 +9,10 @@ class EffectsConfig(AppConfig):
     def ready(self) -> None:
         from runs import step_stops, stops
 
-        from . import delivery_moves, ends, reviews
+        from . import close, delivery_moves, ends, proposals, reviews
 
         stops.follow(ends.stopped, ends.concerned)
         stops.follow(delivery_moves.stopped, delivery_moves.concerned)
         stops.follow(reviews.stopped, reviews.concerned)
         step_stops.follow(reviews.step_stopped)
+        close.when_at_rest(proposals.by_drain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,6 +97,22 @@ def outcome_of(run: Run) -> str:
 
 # moves of a locked run --------------------------------------------------------------------------
 
+_at_rest: list[Callable[[Run], bool]] = []
+
+
+def when_at_rest(move: Callable[[Run], bool]) -> None:
+    """Have `move` called, under the run's lock, whenever a run came to rest or something of it became known;
+    whether it recorded anything. Registered once, when a room loads.
+    """
+    if move not in _at_rest:
+        _at_rest.append(move)
+
+
+def rest(run: Run) -> bool:
+    """What the others do with a run that is at rest, or ended by its runtime's word."""
+    told = [move(run) for move in _at_rest]
+    return any(told)
+
 
 def advance(run: Run, actor: str, *, news: bool = True) -> None:
     """Whatever the rows allow now: quiet, timed out, settled. The caller holds the run's lock.
@@ -115,7 +131,7 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
         Run.settle(run)
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
         _close_stop(run, "its run is final")
-    if news or run.status != before:
+    if rest(run) or news or run.status != before:
         tell(run)
 
 

@@ -33,6 +33,7 @@ class CompensationState(models.TextChoices):
     ACCEPTED_UNKNOWN = "ACCEPTED_UNKNOWN"
 
 
+RESTORE_FILES = "restore_files"  # the plan of provider workspace itself: put back what was there before
 UNDECIDED = (CompensationState.PROPOSED, CompensationState.APPROVED)
 IN_DOUBT = (CompensationState.DISPATCHED, CompensationState.UNKNOWN)
 OPEN = (*UNDECIDED, *IN_DOUBT)  # an effect has at most one of these

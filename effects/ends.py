@@ -58,6 +58,7 @@ def fail(*, actor: Actor, run_id: str, worker: str = "", summary: str = "") -> R
     lines = _end(run, actor) + _lose_all(run, actor, why) + delivery_moves.lose_all(run, actor.id, why)
     Run.fail(run, summary)
     record(run, *lines, Line("run.failed", actor.id, {"summary": summary}))
+    close.rest(run)
     close.tell(run)
     return Run.objects.get(pk=run.pk)
 

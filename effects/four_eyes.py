@@ -9,23 +9,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from runs.access import ROLE_MAY
 from runs.evidence import canonical, digest
-from runs.models import Evidence, Membership, Press, Run, Token
+from runs.models import Evidence, Membership, Press, Result, Run, ScheduledStop, StopPart, StopRequest, Token
 from runs.rules import DEFAULTS, Rules
 from runs.store import Now
 
-from .models import Approval, Effect, Review
-from .review_tables import ApprovalState
+from .models import Approval, Compensation, Effect, Review
+from .review_tables import ApprovalState, Subject
 
 EXPIRES_S = 86_400
 MAY_APPROVE = [role for role, rights in ROLE_MAY.items() if "approve" in rights]
 BARRED: dict[str, str] = {
     "editor": "changed it last",
     "proposer": "asked for it, or made the token that asked",
-    "stopper": "asked for a stop of this run",
+    "stopper": "asked for a stop of this run, or for one that it was a part of",
     "owner": "owns this run",
 }
 
@@ -60,6 +60,29 @@ def digest_of(effect: Effect, evidence_seq: int) -> str:
     return digest(canonical([*told, *stored, evidence_seq]))
 
 
+def digest_of_compensation(compensation: Compensation, evidence_seq: int) -> str:
+    """The same of a compensation: its call, the plan that was declared, the evidence of the effect that it
+    answers, and the version of the run at which it may be sent.
+    """
+    one, effect, kind = compensation, compensation.effect, compensation.kind
+    call = [kind.send, kind.provider, kind.account] if kind else []
+    told = [one.run_id, one.run_version, one.key, one.kind_name, one.op_class, one.title, one.target]
+    stored = [one.amount, digest(bytes(one.body)), one.expected, one.risks, call]
+    return digest(canonical([*told, *stored, effect.key, digest(bytes(effect.plan)), evidence_seq]))
+
+
+def stored(review: Review) -> tuple[str, int]:
+    """The digest of what a review is about as it is stored now, and how far the evidence in it goes."""
+    if review.subject == Subject.EFFECT:
+        effect = Effect.objects.select_related("kind").get(pk=review.effect_id)
+        seq = evidence_of(effect)
+        return digest_of(effect, seq), seq
+    rows = Compensation.objects.select_related("kind", "effect")
+    compensation = rows.get(pk=review.subject_id)
+    seq = evidence_of(compensation.effect)
+    return digest_of_compensation(compensation, seq), seq
+
+
 def evidence_of(effect: Effect) -> int:
     """The newest line of what became of an effect; its mere declaration is no news. 0: none."""
     lines = Evidence.objects.filter(stream=effect.run_id, effect_key=effect.key, kind__startswith="effect.")
@@ -81,18 +104,45 @@ def people_behind(actors: Iterable[str]) -> set[int]:
     return people
 
 
+def stoppers(run: Run) -> set[int]:
+    """The people behind every stop that this run was stopped by: its own, those of a scope or of many runs
+    that it was a part of, its parent's; who pressed them, and who planned them for later.
+    """
+    mine = StopRequest.objects.filter(run=run)
+    parts = StopPart.objects.filter(run=run).exclude(result=Result.NOT_PERMITTED)
+    concerned = Q(stop__in=parts.values("stop"))
+    concerned |= Q(stop__in=mine.values("pk")) | Q(stop__in=mine.values("parent_stop"))
+    pressed = Press.objects.filter(concerned).values_list("actor", flat=True)
+    planned = ScheduledStop.objects.filter(concerned).values_list("actor", flat=True)
+    return people_behind([*pressed.distinct(), *planned])
+
+
 def barred(review: Review, run: Run) -> dict[int, str]:
     """Who may not approve this, whatever their role: user id → a key of BARRED."""
-    pressed = Press.objects.filter(stop__run=run).values_list("actor", flat=True).distinct()
+    return barred_from(run, review.proposer_id, review.editor_id)
+
+
+def barred_from(run: Run, proposer_id: int | None = None, editor_id: int | None = None) -> dict[int, str]:
+    """The same before there is a review, for somebody who would ask for one."""
     found: dict[int, str] = {}
-    if review.editor_id:
-        found[review.editor_id] = "editor"
-    if review.proposer_id:
-        found[review.proposer_id] = "proposer"
-    found |= dict.fromkeys(people_behind(pressed), "stopper")
+    if editor_id:
+        found[editor_id] = "editor"
+    if proposer_id:
+        found[proposer_id] = "proposer"
+    found |= dict.fromkeys(stoppers(run), "stopper")
     if run.owner_id:
         found[run.owner_id] = "owner"
     return found
+
+
+def nobody_left(run: Run, needed: int, barred: Mapping[int, str]) -> bool:
+    """Whether fewer people than that could approve, of all who have the right: then nothing that needs it
+    can be approved in this workspace.
+    """
+    able = Membership.objects.filter(
+        workspace_id=run.workspace_id, role__in=MAY_APPROVE, user__is_active=True
+    ).exclude(user_id__in=barred)
+    return able.count() < needed
 
 
 def given(review: Review) -> QuerySet[Any, Any]:
@@ -128,8 +178,6 @@ def is_granted(review: Review, run: Run) -> bool:
     return len(counting(review, run)) >= review.needed
 
 
-def still_granted(review: Review, run: Run, effect: Effect | None) -> bool:
+def still_granted(review: Review, run: Run) -> bool:
     """As `is_granted`, for the bytes and the evidence as they are stored now."""
-    if effect is None or digest_of(effect, evidence_of(effect)) != review.digest:
-        return False
-    return is_granted(review, run)
+    return stored(review)[0] == review.digest and is_granted(review, run)

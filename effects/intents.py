@@ -30,7 +30,7 @@ from runs.guard import (
 from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
 from runs.store import Now, verb
 
-from . import four_eyes, reviews
+from . import four_eyes, inbound, reviews
 from .models import SENT_BY_US, Effect, Kind, Review, Settlement
 
 
@@ -127,7 +127,7 @@ class EffectIntent:
         if four_eyes.is_over(review):
             record(run, *reviews.expire(run, review), *reviews.withhold_claimed(run, review))
             return NOT_APPROVED
-        if need.approvals > review.needed or not four_eyes.still_granted(review, run, self.effect):
+        if need.approvals > review.needed or not four_eyes.still_granted(review, run):
             return PEOPLE_FIRST
         return None
 
@@ -150,6 +150,7 @@ class EffectIntent:
                 raise OfAnotherStep(self.new.key)
             used = reviews.use(run, self.effect, permit) if seen["review_pk"] else []
             Effect.dispatch(self.effect, permit)
+            inbound.met(self.effect, self.kind)
             return self.effect, [*used, self._line("effect.dispatched", permit)]
         self.refuse_second(permit.step, seen)
         effect = self._insert(
@@ -160,6 +161,7 @@ class EffectIntent:
             attempt=1,
             dispatched_at=Now(),
         )
+        inbound.met(effect, self.kind)
         return effect, [
             self._line("effect.declared", permit),
             self._line("effect.dispatched", permit),

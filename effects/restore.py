@@ -31,7 +31,7 @@ from runs.models import (
 from runs.presses import STRENGTH, SUPERSEDED, Wish
 from runs.store import database_time
 
-from . import reviews
+from . import compensation_moves, reviews
 from .drain import lapsed, lost
 from .models import Effect, Settlement
 from .settle import line_of, lose
@@ -126,6 +126,7 @@ def _rest(run: Run, stop: StopRequest, restore: Restore, version: int, tally: Ta
     if was in HELD:
         lines += _held(run, stop, tally)
     run = Run.objects.get(pk=run.pk)
+    compensation_moves.at_version(run)
     told = {"was": was, "taken_at": restore.taken_at.isoformat()}
     line = Line(
         "run.restored",

@@ -15,6 +15,7 @@ from runs.store import after, verb
 
 from . import close, delivery_moves, four_eyes, reviews
 from .models import Delivery, DeliveryState, Effect, Review, Settlement
+from .review_tables import Subject
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
 ACCEPTED = "skip, accepted as unknown"
@@ -140,10 +141,10 @@ def _answer(settlement: str, decided: str | None) -> str:
 def _decided(run: Run) -> dict[str, str]:
     """Effects that a worker may not send yet, or not at all, by their newest review or their step's stop."""
     found: dict[str, str] = {}
-    for review in Review.objects.filter(run=run).select_related("effect__kind").order_by("pk"):
+    for review in Review.objects.filter(run=run, subject=Subject.EFFECT).order_by("pk"):
         is_open = review.closed_at is None
         found.pop(review.effect_id, None)
-        if is_open and not (review.granted_at and four_eyes.still_granted(review, run, review.effect)):
+        if is_open and not (review.granted_at and four_eyes.still_granted(review, run)):
             found[review.effect_id] = ASKED
         elif review.closed_as in reviews.NO:
             found[review.effect_id] = DENIED

@@ -1,4 +1,4 @@
-"""Reviews of a locked run: asked, looked at by the gate, used by a dispatch, closed.
+"""Reviews of a locked run, of effects and of compensations: asked, looked at by the gate, used, closed.
 
 The moves that a dispatch, a stop and an end make. What people decide stands in approvals.py, and
 whether an approval counts in four_eyes.py.
@@ -26,10 +26,22 @@ from runs.models import (
     StepStatus,
     StopRequest,
 )
+from runs.rules import rules_of
 from runs.store import Now, after, database_time
 
-from .four_eyes import Need, counting, digest_of, evidence_of, given, is_granted, people_behind
-from .models import Approval, Effect, Kind, Provider, Review
+from . import compensation_moves
+from .four_eyes import (
+    Need,
+    counting,
+    digest_of,
+    evidence_of,
+    given,
+    is_granted,
+    is_over,
+    people_behind,
+    stored,
+)
+from .models import Approval, Compensation, CompensationState, Effect, Kind, Provider, Review
 from .review_tables import Closed, Subject
 
 NO = (Closed.REJECTED, Closed.EXPIRED)
@@ -54,7 +66,7 @@ def ask(run: Run, step: Step, effect: Effect, need: Need, asked_by: str) -> tupl
     """The open review of an effect, opened if there is none; raised when more people are needed now."""
     found = Review.objects.filter(effect=effect, subject_id=effect.pk, closed_at__isnull=True).first()
     if found is not None:
-        return found, [*_raise(found, need), *refresh(found, effect), *lapse(found, run)]
+        return found, [*raised(found, need.approvals), *refresh(found, run), *lapse(found, run)]
     seq = evidence_of(effect)
     proposer = _proposer(run, effect, asked_by)
     behind = people_behind([proposer])
@@ -86,25 +98,34 @@ def _proposer(run: Run, effect: Effect, asked_by: str) -> str:
     return first or asked_by
 
 
-def _raise(review: Review, need: Need) -> list[Line]:
-    if need.approvals <= review.needed:
+def raised(review: Review, needed: int) -> list[Line]:
+    """More people are needed than when it was asked; what they allowed is not enough any more."""
+    if needed <= review.needed:
         return []
-    was, review.needed, review.granted_at = review.needed, need.approvals, None
-    Review.objects.filter(pk=review.pk).update(needed=need.approvals, granted_at=None)
-    return [line_of(review, "review.raised", SYSTEM.id, {"was": was, "now": need.approvals})]
+    was, review.needed, review.granted_at = review.needed, needed, None
+    Review.objects.filter(pk=review.pk).update(needed=needed, granted_at=None)
+    return [line_of(review, "review.raised", SYSTEM.id, {"was": was, "now": needed})]
 
 
-def refresh(review: Review, effect: Effect) -> list[Line]:
+def refresh(review: Review, run: Run) -> list[Line]:
     """Void every approval when what they were given for is not what is stored now."""
-    seq = evidence_of(effect)
-    now = digest_of(effect, seq)
+    now, seq = stored(review)
     if now == review.digest:
         return []
-    lines = _end_all(review, Approval.void, "what was approved changed")
+    why = "what was approved changed"
+    lines = _end_all(review, Approval.void, why)
     told = {"was": review.digest, "now": now, "evidence_seq": seq, "voided": len(lines)}
     Review.objects.filter(pk=review.pk).update(digest=now, evidence_seq=seq, granted_at=None)
     review.digest, review.evidence_seq, review.granted_at = now, seq, None
-    return [*lines, line_of(review, "review.changed", SYSTEM.id, told)]
+    lines.append(line_of(review, "review.changed", SYSTEM.id, told))
+    return [*lines, *_not_granted(run, review, SYSTEM.id, why)]
+
+
+def _not_granted(run: Run, review: Review, actor: str, why: str) -> list[Line]:
+    """A compensation is not approved any more; the step of an effect stays, and the gate asks for it."""
+    if review.subject == Subject.EFFECT:
+        return []
+    return compensation_moves.not_granted(run, review, actor, why)
 
 
 def lapse(review: Review, run: Run) -> list[Line]:
@@ -115,10 +136,12 @@ def lapse(review: Review, run: Run) -> list[Line]:
     why = "its giver may not decide about this any more"
     if gone:
         Approval.void(rows, why)
+    lines = [_approval_line(review, "approval.voided", SYSTEM.id, one, why) for one in gone]
     if gone and len(keep) < review.needed:
         Review.objects.filter(pk=review.pk).update(granted_at=None)
         review.granted_at = None
-    return [_approval_line(review, "approval.voided", SYSTEM.id, one, why) for one in gone]
+        lines += _not_granted(run, review, SYSTEM.id, why)
+    return lines
 
 
 # a dispatch uses it -------------------------------------------------------------------------------
@@ -132,10 +155,45 @@ def use(run: Run, effect: Effect, permit: Permit) -> list[Line]:
     review = Review.objects.filter(effect=effect, subject_id=effect.pk, closed_at__isnull=True).first()
     if review is None:
         return []
+    return _consume(run, review, permit)
+
+
+def use_for(run: Run, compensation: Compensation, permit: Permit) -> list[Line]:
+    """The same for the dispatch of a compensation; one without a review is sent by the rules alone.
+
+    Raises NotConsumed when an approval ended since the gate looked, or people have to decide after all.
+    """
+    review = open_of(compensation)
+    if review is not None:
+        return _consume(run, review, permit)
+    rule = rules_of(run.workspace_id).compensation_for(compensation.kind_name)
+    kind, name = compensation.kind, compensation.kind_name
+    if rule is None or not compensation_moves.is_automatic(run, kind, name, rule):
+        raise NotConsumed(compensation.pk)
+    return []
+
+
+def settled_for_dispatch(run: Run, review: Review, needed: int) -> list[Line]:
+    """Read the review of a compensation anew before it is sent; it stays approved only where all holds."""
+    if is_over(review):
+        return expire(run, review)
+    lines = [*raised(review, needed), *refresh(review, run), *lapse(review, run)]
+    if len(counting(review, run)) < review.needed:
+        lines += _not_granted(run, review, SYSTEM.id, "too few approvals hold")
+    return lines
+
+
+def open_of(compensation: Compensation) -> Review | None:
+    """The open review of a compensation."""
+    rows = Review.objects.filter(subject=Subject.COMPENSATION, subject_id=compensation.pk)
+    found: Review | None = rows.filter(closed_at__isnull=True).first()
+    return found
+
+
+def _consume(run: Run, review: Review, permit: Permit) -> list[Line]:
     mine = counting(review, run)[: review.needed]
-    stored = digest_of(effect, evidence_of(effect))
     rows = Approval.objects.filter(pk__in=[one.pk for one in mine])
-    if len(mine) < review.needed or Approval.consume(rows, permit, stored) != review.needed:
+    if len(mine) < review.needed or Approval.consume(rows, permit, stored(review)[0]) != review.needed:
         raise NotConsumed(review.pk)
     _end_all(review, Approval.void, "enough others were used")
     _close(review, Closed.USED, SYSTEM.id)
@@ -153,13 +211,14 @@ def expire(run: Run, review: Review) -> list[Line]:
 
 
 def close(run: Run, review: Review, how: str, actor: str, reason: str = "", stop_id: str = "") -> list[Line]:
-    """Close an open review: its approvals end, its step is withheld, nobody queues its effect again."""
+    """Close an open review: its approvals end. The step of its effect is withheld, and nobody queues it
+    again; its compensation is decided.
+    """
     waited = given(review).count()
     end, kind = (Approval.expire, "expired") if how == Closed.EXPIRED else (Approval.void, "voided")
     lines = _end_all(review, end, reason or how, kind)
     if not _close(review, how, actor, reason, stop_id):
         return []
-    Effect.objects.filter(pk=review.effect_id, queued_at__isnull=False).update(queued_at=None)
     told = {
         "approvals": waited,
         "needed": review.needed,
@@ -167,6 +226,10 @@ def close(run: Run, review: Review, how: str, actor: str, reason: str = "", stop
         "granted": bool(review.granted_at),
     }
     lines.append(line_of(review, f"review.{how}", actor, told, stop_id))
+    if review.subject == Subject.COMPENSATION:
+        review.closed_as = how
+        return lines + compensation_moves.closed(run, review, actor, reason, stop_id)
+    Effect.objects.filter(pk=review.effect_id, queued_at__isnull=False).update(queued_at=None)
     return lines + _withhold(run, review, actor)
 
 
@@ -228,8 +291,28 @@ def stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
     if stop.mode == Mode.PAUSE or stop.finished_before:
         return []
     reason = f"stop #{stop.number}"
-    reviews = open_ones(run)
-    return [line for one in reviews for line in close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)]
+    lines = void_compensations(run, reason, actor.id, stop.pk)
+    for one in open_ones(run):
+        lines += close(run, one, Closed.CANCELLED, actor.id, reason, stop.pk)
+    return lines
+
+
+def void_compensations(run: Run, reason: str, actor: str = SYSTEM.id, stop_id: str = "") -> list[Line]:
+    """What they stood on is gone: the proposed and the approved compensations of a run end with that."""
+    lines: list[Line] = []
+    for one in compensation_moves.undecided(run):
+        lines += void_compensation(run, one, reason, actor, stop_id)
+    return lines
+
+
+def void_compensation(
+    run: Run, compensation: Compensation, reason: str, actor: str = SYSTEM.id, stop_id: str = ""
+) -> list[Line]:
+    """The same of one that is proposed or approved, with its review."""
+    review = open_of(compensation)
+    if review is None:
+        return compensation_moves.void(compensation, reason, actor, stop_id)
+    return close(run, review, Closed.VOID, actor, reason, stop_id)
 
 
 def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
@@ -237,7 +320,9 @@ def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
     if scope_stop.mode == Mode.PAUSE:
         return []
     rows = Review.objects.filter(run__in=run_ids, closed_at__isnull=True).order_by()
-    return list(rows.values_list("run_id", flat=True).distinct())
+    # one that the rules alone approved has no review
+    approved = Compensation.objects.filter(run__in=run_ids, state=CompensationState.APPROVED).order_by()
+    return list(rows.values_list("run_id", flat=True).union(approved.values_list("run_id", flat=True)))
 
 
 def step_stopped(run: Run, stop: StopRequest, actor: Actor) -> list[Line]:
@@ -255,11 +340,13 @@ def ended(run: Run, actor: Actor) -> list[Line]:
 
 
 def resumed(run: Run, actor: Actor) -> list[Line]:
-    """After a resume a grant holds only if digest and evidence are as they were; then its step is queued."""
-    lines: list[Line] = []
+    """After a resume a grant holds only if digest and evidence are as they were; then its step is queued.
+
+    No compensation is left: the run goes on, and what it comes to is another question.
+    """
+    lines = void_compensations(run, "the run was resumed", actor.id)
     for review in open_ones(run):
-        effect = Effect.objects.select_related("kind").get(pk=review.effect_id)
-        lines += [*refresh(review, effect), *lapse(review, run)]
+        lines += [*refresh(review, run), *lapse(review, run)]
         if is_granted(review, run):
             lines += queue(run, review, actor.id)
     return lines
@@ -269,9 +356,32 @@ def void_all(run: Run, why: str) -> list[Line]:
     """What people allowed may have been sent by now, unknown to these rows: they are asked again."""
     lines: list[Line] = []
     for review in open_ones(run):
-        lines += [*_end_all(review, Approval.void, why), *unqueue(review, SYSTEM.id)]
-        Review.objects.filter(pk=review.pk).update(granted_at=None)
+        lines += take_back(run, review, why)
+    for one in compensation_moves.undecided(run).filter(state=CompensationState.APPROVED):
+        lines += compensation_moves.void(one, why)  # by the rules alone
     return lines
+
+
+def take_back(run: Run, review: Review, why: str) -> list[Line]:
+    """Void every approval of an open review: people are asked again."""
+    lines = [*_end_all(review, Approval.void, why), *withdrawn(run, review, SYSTEM.id, why)]
+    Review.objects.filter(pk=review.pk).update(granted_at=None)
+    review.granted_at = None
+    return lines
+
+
+def granted(run: Run, review: Review, actor: str) -> list[Line]:
+    """Enough people said yes: what that starts."""
+    if review.subject == Subject.COMPENSATION:
+        return compensation_moves.granted(run, review, actor)
+    return queue(run, review, actor)
+
+
+def withdrawn(run: Run, review: Review, actor: str, why: str) -> list[Line]:
+    """Not enough people say yes any more: what had started by it, and was not sent, waits again."""
+    if review.subject == Subject.COMPENSATION:
+        return compensation_moves.not_granted(run, review, actor, why)
+    return unqueue(review, actor)
 
 
 def queue(run: Run, review: Review, actor: str) -> list[Line]:

@@ -20,6 +20,7 @@ from .models import RulesRow, Workspace
 from .store import Now, database_time, verb
 
 DAY_S = 86_400
+NEVER, AUTOMATIC = "never", "automatic"
 
 
 class ApprovalRule(BaseModel):
@@ -51,6 +52,30 @@ class ApprovalRule(BaseModel):
         )
 
 
+class CompensationRule(BaseModel):
+    """What may be done with compensations of one kind, named exactly. Without a rule: never.
+
+    approve: after so many people said yes. automatic: without them, and only for what puts back local files,
+    of a run that nobody stopped; of a stopped one it is `approve`. `after_a_stop`: also for a run that a stop
+    ended or holds. `propose`: by people (and by tokens of the run), or by the drain too when a run comes to
+    rest. `expires_s`: how long people have to decide, and it to be sent, in seconds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: Annotated[str, sized(120, 1), AfterValidator(visible)]
+    policy: Literal["never", "approve", "automatic"] = "approve"
+    approvals: Annotated[int, Field(strict=True, ge=1, le=9)] = 1
+    expires_s: Annotated[int, Field(strict=True, ge=60, le=30 * DAY_S)] = DAY_S
+    after_a_stop: Annotated[bool, Field(strict=True)] = False
+    propose: Literal["people", "drain"] = "people"
+
+
+def _kinds_once(rules: tuple[CompensationRule, ...]) -> tuple[CompensationRule, ...]:
+    if len({rule.kind for rule in rules}) < len(rules):
+        raise PydanticCustomError("compensations", "Give one rule for each kind")
+    return rules
+
+
 def _each_once(classes: tuple[Class, ...]) -> tuple[Class, ...]:
     if "approval_wait" in classes:
         raise PydanticCustomError("classes", "An approval wait is no cleanup")
@@ -63,7 +88,8 @@ class Rules(BaseModel):
     partial_output: what is kept of a model turn that a stop cut off. cleanup_classes: what a step
     declared as cleanup may be during a stop. silent_stop: the mode of the stop that is recorded for a
     silent run; null records none. approvals: which effects people approve first. release_by_two: a stop
-    that stands is released by two people; it is never asked for to stop.
+    that stands is released by two people; it is never asked for to stop. compensations: which may be
+    proposed, and who decides about them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +100,9 @@ class Rules(BaseModel):
     silent_stop: Literal["pause", "cancel", "abandon"] | None = None
     approvals: tuple[ApprovalRule, ...] = Field(default=(), max_length=50)
     release_by_two: Annotated[bool, Field(strict=True)] = False
+    compensations: Annotated[tuple[CompensationRule, ...], AfterValidator(_kinds_once)] = Field(
+        default=(), max_length=50
+    )
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -84,6 +113,10 @@ class Rules(BaseModel):
         """The strictest rule for such an effect: most approvals, then the earliest end; None: no rule."""
         found = [rule for rule in self.approvals if rule.matches(kind, op_class, amount)]
         return max(found, key=lambda rule: (rule.approvals, -rule.expires_s), default=None)
+
+    def compensation_for(self, kind: str) -> CompensationRule | None:
+        """The rule that permits compensations of this kind; None: none does."""
+        return next((rule for rule in self.compensations if rule.kind == kind and rule.policy != NEVER), None)
 
 
 DEFAULTS = Rules()

@@ -1,0 +1,132 @@
+"""What happens to a compensation whose run is locked, until it is dispatched: moves, and the lines of them.
+
+Who may decide stands in four_eyes.py, what carries it out in repair.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from runs import wake
+from runs.access import SYSTEM
+from runs.evidence import Line
+from runs.models import Run, RunStatus, StopRequest
+from runs.rules import AUTOMATIC, CompensationRule
+from runs.store import Now
+
+from .compensation import RESTORE_FILES, UNDECIDED
+from .models import Compensation, CompensationState, Kind, Provider, Review
+from .review_tables import Closed
+
+STOPPED = (RunStatus.PAUSED, RunStatus.CANCELLED, RunStatus.UNKNOWN)  # a stop holds it, or ended it
+RUN_TASK = "effects.tasks.repair"
+
+
+def line_of(
+    compensation: Compensation,
+    kind: str,
+    actor: str,
+    told: Mapping[str, Any] | None = None,
+    stop_id: str = "",
+    permit_id: str = "",
+) -> Line:
+    """`compensation.proposed`, … in the stream of its run: under its own key, naming its effect."""
+    named = {"compensation": compensation.pk, "effect": compensation.effect.key, "title": compensation.title}
+    more: dict[str, Any] = {"stop_id": stop_id, "permit_id": permit_id}
+    return Line(kind, actor, {**named, **(told or {})}, effect_key=compensation.key, **more)
+
+
+def of_review(review: Review) -> Compensation:
+    """The compensation that a review is about, as it is now."""
+    row: Compensation = Compensation.objects.select_related("effect", "kind").get(pk=review.subject_id)
+    return row
+
+
+def undecided(run: Run) -> QuerySet[Any, Any]:
+    """The proposed and the approved ones of a run, oldest first."""
+    rows: QuerySet[Any, Any] = Compensation.objects.filter(run=run, state__in=UNDECIDED)
+    return rows.select_related("effect", "kind").order_by("pk")
+
+
+# the rules ----------------------------------------------------------------------------------------
+
+
+def is_automatic(run: Run, kind: Kind | None, kind_name: str, rule: CompensationRule) -> bool:
+    """Whether nobody needs to approve it: it changes local files, and no stop of its run was recorded."""
+    local = kind_name == RESTORE_FILES or (kind is not None and kind.provider == Provider.WORKSPACE)
+    return rule.policy == AUTOMATIC and local and not StopRequest.objects.filter(run=run).exists()
+
+
+def forbidden_by(run: Run, rule: CompensationRule | None) -> str:
+    """Why the rules don't let such a compensation run now: "rule" · "stopped" · ""."""
+    if rule is None:
+        return "rule"
+    return "stopped" if run.status in STOPPED and not rule.after_a_stop else ""
+
+
+# what people decide -------------------------------------------------------------------------------
+
+
+def approve(compensation: Compensation, actor: str, because: str) -> Line:
+    """PROPOSED → APPROVED: our executor may take it, and hears of it after the commit."""
+    Compensation.approve(compensation, Now())
+    wake_up = partial(wake.run_soon, RUN_TASK, compensation.pk)
+    transaction.on_commit(wake_up, robust=True)
+    return line_of(compensation, "compensation.approved", actor, {"because": because})
+
+
+def granted(run: Run, review: Review, actor: str) -> list[Line]:
+    """The n-th person said yes."""
+    return [approve(of_review(review), actor, f"{review.needed} of {review.needed} approvals")]
+
+
+def not_granted(run: Run, review: Review, actor: str, why: str) -> list[Line]:
+    """What was approved is not any more; it is proposed again. Nothing when it was not approved."""
+    compensation = of_review(review)
+    if compensation.state != CompensationState.APPROVED:
+        return []
+    Compensation.withdraw_approval(compensation)
+    return [line_of(compensation, "compensation.approval_withdrawn", actor, {"why": why})]
+
+
+def closed(run: Run, review: Review, actor: str, reason: str, stop_id: str = "") -> list[Line]:
+    """Its review was closed (`closed_as`), and with it what people could decide."""
+    compensation = of_review(review)
+    if compensation.state not in UNDECIDED:
+        return []
+    how, lines = review.closed_as, list[Line]()
+    if how in (Closed.REJECTED, Closed.NOT_NEEDED):
+        lines = not_granted(run, review, actor, reason)
+        compensation = of_review(review)
+    if how == Closed.REJECTED:
+        Compensation.reject(compensation, actor, reason)
+    elif how == Closed.NOT_NEEDED:
+        Compensation.not_needed(compensation, actor, reason)
+    elif how == Closed.EXPIRED:
+        Compensation.expire(compensation, reason)
+    else:
+        Compensation.void(compensation, actor, reason)
+    return [*lines, decided(compensation, actor, stop_id)]
+
+
+def decided(compensation: Compensation, actor: str, stop_id: str = "") -> Line:
+    """`compensation.rejected`, `.expired`, `.void`, `.not_needed`, as it stands now."""
+    kind = f"compensation.{compensation.state.lower()}"
+    return line_of(compensation, kind, actor, {"reason": compensation.reason}, stop_id)
+
+
+def void(compensation: Compensation, reason: str, actor: str = SYSTEM.id, stop_id: str = "") -> list[Line]:
+    """End one that has no review (it was approved by the rules alone)."""
+    Compensation.void(compensation, actor, reason)
+    return [decided(compensation, actor, stop_id)]
+
+
+def at_version(run: Run) -> None:
+    """After a restore the run has another version: what waits for people is asked again at that one."""
+    rows = Compensation.objects.filter(run=run, state=CompensationState.PROPOSED)
+    rows.update(run_version=run.cancel_version)

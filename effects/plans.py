@@ -1,0 +1,169 @@
+"""What was declared before an effect to lessen it, and the exact call that follows from it.
+
+A plan of its own text is the effect's stored bytes. One that names a kind alone takes its text from the
+template of the effect's kind, as that stood when the effect was declared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .compensation import RESTORE_FILES
+from .models import Effect, Provider
+from .providers import answers
+
+PLACEHOLDER = re.compile(r"\{(key|ref|target|amount|(?:body|result)(?:\.[\w-]+)+)\}")
+SIZES = {"title": 300, "target": 300, "amount": 60}
+UNSAFE = re.compile(r"[\x00-\x1f\"&=<>%#?]")  # what could change the meaning of a text around it
+TEXTS = ("title", "target", "amount", "expected", "risks")
+
+
+class CannotFill(ValueError):
+    """A placeholder has no value here, or one that can't stand where it is."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was declared, its placeholders as they are. `lacks`: why no call follows from it, else "".
+
+    `lacks` is one of: none (declared that nothing lessens it, `none_because`) · undeclared · changed.
+    """
+
+    kind: str = ""
+    title: str = ""
+    target: str = ""
+    amount: str = ""
+    body: str = ""
+    expected: str = ""
+    risks: str = ""
+    none_because: str = ""
+    lacks: str = ""
+    from_template: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A plan with its placeholders filled: what would be sent, and what it says of itself."""
+
+    kind: str
+    title: str
+    target: str
+    amount: str
+    body: bytes
+    expected: str
+    risks: str
+
+
+# what was declared --------------------------------------------------------------------------------
+
+
+def declared(effect: Effect) -> Plan:
+    """The plan that was committed with the intent of an effect."""
+    said = _plan_of(effect)
+    if said.get("none_because"):
+        return Plan(none_because=str(said["none_because"]), lacks="none")
+    plan = Plan(kind=_text(said.get("kind")), title=_text(said.get("title")), body=_text(said.get("body")))
+    if plan.kind == RESTORE_FILES:
+        files = effect.kind is not None and effect.kind.provider == Provider.WORKSPACE
+        return replace(plan, body="", lacks="" if files else "undeclared")
+    if not plan.kind or plan.body:
+        return replace(plan, lacks="" if plan.kind else "undeclared")
+    return _by_template(effect, plan)
+
+
+def _plan_of(effect: Effect) -> dict[str, Any]:
+    try:
+        said = json.loads(bytes(effect.plan))
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _by_template(effect: Effect, plan: Plan) -> Plan:
+    kind = effect.kind
+    template = kind.compensate if kind is not None else {}
+    if kind is None or not template.get("body") or template.get("kind", plan.kind) != plan.kind:
+        return replace(plan, lacks="undeclared")
+    if kind.updated_at > effect.declared_at:
+        return replace(plan, lacks="changed")
+    names = {one.name for one in fields(Plan)} & set(template) - {"kind", "title"}
+    told = {name: _text(template[name]) for name in names}
+    return replace(plan, **told, title=plan.title or _text(template.get("title")), from_template=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+# the call -----------------------------------------------------------------------------------------
+
+
+def call_of(effect: Effect, plan: Plan) -> Call:
+    """The exact call that a plan comes to, from what is stored of its effect. Raises CannotFill."""
+    told = {name: _filled(effect, getattr(plan, name)) for name in TEXTS}
+    told["title"] = told["title"] or f"Compensate: {effect.title}"
+    told["target"] = told["target"] or effect.target
+    told["amount"] = told["amount"] or effect.amount
+    told |= {name: told[name][:size] for name, size in SIZES.items()}
+    return Call(kind=plan.kind, body=_body(effect, plan.body), **told)
+
+
+def _filled(effect: Effect, text: str) -> str:
+    return PLACEHOLDER.sub(lambda found: _written(value_of(effect, found[1])), text)
+
+
+def _body(effect: Effect, text: str) -> bytes:
+    """JSON is filled as JSON, value by value, so that nothing in it can break out; other text only with
+    what can't change its meaning.
+    """
+    if not PLACEHOLDER.search(text):
+        return text.encode()
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return PLACEHOLDER.sub(lambda found: _harmless(value_of(effect, found[1]), found[1]), text).encode()
+    return json.dumps(_in_json(effect, data), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _in_json(effect: Effect, data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _in_json(effect, value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_in_json(effect, value) for value in data]
+    if not isinstance(data, str):
+        return data
+    whole = PLACEHOLDER.fullmatch(data)  # alone it keeps its type: a number stays a number
+    return value_of(effect, whole[1]) if whole else _filled(effect, data)
+
+
+def value_of(effect: Effect, name: str) -> Any:
+    """What a placeholder stands for. Raises CannotFill where there is nothing, or it was not kept."""
+    place, _, path = name.partition(".")
+    if path:
+        value = answers.at(_json_of(effect) if place == "body" else effect.result, path)
+    else:
+        value = getattr(effect, {"ref": "provider_ref"}.get(name, name))
+    if value in (None, "") or isinstance(value, dict | list) or value == answers.HIDDEN:
+        raise CannotFill(name)
+    return value
+
+
+def _json_of(effect: Effect) -> Any:
+    try:
+        return answers.read(bytes(effect.body))
+    except answers.NotData:
+        return None
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _harmless(value: Any, name: str) -> str:
+    text = _written(value)
+    if UNSAFE.search(text):
+        raise CannotFill(name)
+    return text

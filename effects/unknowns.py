@@ -15,12 +15,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import DateTimeField, Exists, ExpressionWrapper, F, OuterRef, Q, QuerySet, Value
+from django.db.models import (
+    DateTimeField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+)
 from django.db.models.functions import Coalesce
 
 from runs import access
 from runs.access import Actor, NotFound
-from runs.models import Evidence, EvidencePayload, Press, Run, User
+from runs.models import Evidence, EvidencePayload, Press, Run, User, Workspace
 from runs.problems import invalid
 from runs.store import Now, after, database_time
 
@@ -170,14 +181,19 @@ def by_impact(workspace_id: str, wanted: Wanted = ANY, *, limit: int = 50, skip:
     return _told([(matter, rows_by[pk]) for matter, pk in chosen if pk in rows_by])
 
 
+class _Counted(Subquery):
+    """How many rows a subquery has."""
+
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
+    output_field = IntegerField()
+
+
 def count(workspace_id: str, wanted: Wanted = ANY, most: int = MOST) -> int:
-    """How many are unknown now; it stops counting at `most`."""
-    found = 0
-    for matter in _matters(wanted):
-        found += _open(matter, [workspace_id], wanted).values("pk")[: most - found].count()
-        if found >= most:
-            break
-    return found
+    """How many are unknown now; it stops counting at `most`. One query: every page asks."""
+    rows = [_open(matter, [workspace_id], wanted).order_by().values("pk") for matter in _matters(wanted)]
+    counted = [_Counted(some[:most]) for some in rows]
+    found = Workspace.objects.filter(pk=workspace_id).values_list(*counted)
+    return min(most, sum(sum(one) for one in found))
 
 
 def just_resolved(workspace_id: str, *, hours: float = RESOLVED_H, limit: int = 50) -> list[Unknown]:

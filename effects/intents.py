@@ -30,7 +30,7 @@ from runs.guard import (
 from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
 from runs.store import Now, verb
 
-from . import four_eyes, inbound, reviews
+from . import early, four_eyes, reviews
 from .models import SENT_BY_US, Effect, Kind, Review, Settlement
 
 
@@ -150,7 +150,7 @@ class EffectIntent:
                 raise OfAnotherStep(self.new.key)
             used = reviews.use(run, self.effect, permit) if seen["review_pk"] else []
             Effect.dispatch(self.effect, permit)
-            inbound.met(self.effect, self.kind)
+            early.met(self.effect, self.kind)
             return self.effect, [*used, self._line("effect.dispatched", permit)]
         self.refuse_second(permit.step, seen)
         effect = self._insert(
@@ -161,7 +161,7 @@ class EffectIntent:
             attempt=1,
             dispatched_at=Now(),
         )
-        inbound.met(effect, self.kind)
+        early.met(effect, self.kind)
         return effect, [
             self._line("effect.declared", permit),
             self._line("effect.dispatched", permit),

@@ -13,7 +13,7 @@ from runs import children, everywhere, fanout, releases, schedules, silence, ste
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
-from . import approvals, deliveries, drain, executor, handover, jobs, queue, reconcile
+from . import approvals, deliveries, drain, executor, handover, inbound, jobs, queue, reconcile
 from .lookup import ask_job, check_effect
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,14 @@ def deliver(delivery_id: str) -> None:
         log.info("%s: %s", delivery_id, handover.deliver(delivery_id))
 
 
+@shared_task(name="effects.tasks.take_waiting")
+@with_own_connection
+def take_waiting(effect_id: str) -> None:
+    """Let the webhooks that came before this effect settle what they settle."""
+    if not leaving():
+        each(inbound.apply_waiting, inbound.of_effect(effect_id))
+
+
 @shared_task(name="effects.tasks.sweep")
 @with_own_connection
 @alone
@@ -60,6 +68,8 @@ def sweep() -> None:
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())
+    each(inbound.apply_waiting, inbound.to_apply())
+    each(inbound.forget, inbound.over())
 
 
 def _press_scheduled() -> None:

@@ -81,8 +81,10 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "too-large": (413, "The body is too large"),
     "too-many-endpoints": (409, "There are too many endpoints"),
     "too-many-failed-tokens": (429, "Too many tokens that are not accepted"),
+    "too-many-refused-webhooks": (429, "Too many webhooks that are not accepted"),
     "too-many-requests": (429, "Too many requests"),
     "unsettled": (409, "A permit of this step is still open"),
+    "webhook-refused": (401, "This webhook is not accepted"),
 }
 MEDIA_TYPE = "application/problem+json"
 REFUSED = {

@@ -1,0 +1,341 @@
+"""Webhooks in: what an account of a provider says of its own accord. Evidence, never a command.
+
+Genuine is what is signed with a secret of the account in force, within five minutes of the database's clock,
+once. It settles effects and compensations of that account's kinds in its own workspace, by their key; what
+comes before its effect waits for a day. It starts, resumes and approves nothing, in whatever status a run is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from runs import bodies
+from runs.access import SYSTEM
+from runs.evidence import canonical, digest, record
+from runs.guard import lock_run
+from runs.models import OperationClass
+from runs.problems import Problem
+from runs.store import Now, after, database_time, verb
+
+from . import jobs, reconcile, signing
+from .models import Account, Effect, Ground, Inbound, Kind, Settlement
+from .providers import answers
+from .reconcile import CANT_TELL, PARTIAL, PRESENT, REFUSED, Answer, Asked
+
+WAITS_S = 86_400.0
+MAY_HAVE_MET_S = 300.0  # a dispatch that was committing beside it has not seen it
+KEPT = timedelta(days=30)
+MOST_MATCHES = 20  # runs of one workspace that use the same key
+TAKEN, KNOWN = "taken", "known"
+HAPPENED, PARTLY, DID_NOT = "happened", "partly", "did not happen"
+WORDS = {"happened": HAPPENED, "partly": PARTLY, "did_not": DID_NOT}
+SAYS = {HAPPENED: PRESENT, PARTLY: PARTIAL, DID_NOT: REFUSED}
+ON = (jobs.ACCEPTED, jobs.RUNNING, jobs.COMPLETED)  # a job of which one hears this was taken
+OWN_WORDS = {state: [state] for state in jobs.STATES}
+
+
+class NotGenuine(ValueError):
+    """No account of this id, no secret that fits, or not of now: which of them is not said."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A webhook as it came: three headers and the raw bytes."""
+
+    id: str
+    sent_at: str
+    signature: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an account's rules read in a message. `word`: its own word for the verdict; `job`: for the job."""
+
+    key: str = ""
+    verdict: str = ""
+    word: Any = None
+    job: Any = None
+    ref: str = ""
+    items: Any = None
+    count: int | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.key) and (bool(self.verdict) or self.job is not None)
+
+
+# genuine? -------------------------------------------------------------------------------------------
+
+
+def receive(account_id: str, message: Message) -> str:
+    """Take a webhook: `taken`, or `known` for a replay, which changes nothing. Raises NotGenuine.
+
+    Nothing is written, and no lock is taken, before it is known to be genuine.
+    """
+    account = Account.objects.filter(pk=account_id).first()
+    now = database_time()
+    if not _is_genuine(account, message, now) or account is None:
+        raise NotGenuine
+    reading, kept = read(message.body, account.reads)
+    try:
+        return _take(account.pk, message, reading, kept)
+    except IntegrityError:  # the same message, at the same moment
+        if Inbound.objects.filter(account_id=account.pk, message_id=message.id).exists():
+            return KNOWN
+        raise
+
+
+def _is_genuine(account: Account | None, message: Message, now: Any) -> bool:
+    """An account that is not there costs as much as one whose secrets do not fit."""
+    named = 0 < len(message.id) <= 200 and message.id.isascii() and message.id.isprintable()
+    kept = account.secrets if account is not None else _nobody()
+    try:
+        secrets = signing.in_force(kept, now)
+    except signing.Unreadable:
+        secrets, account = signing.in_force(_nobody(), now), None
+    ours = signing.fits(secrets, message.id, message.sent_at, message.signature, message.body, now)
+    return ours and named and account is not None
+
+
+@cache
+def _nobody() -> signing.Kept:
+    return signing.first()[0]
+
+
+# read -----------------------------------------------------------------------------------------------
+
+
+def read(body: bytes, reads: dict[str, Any]) -> tuple[Reading, Any]:
+    """What the rules read in a body, and what is kept of it: without secrets, and not too much."""
+    kept = answers.keep(body)
+    try:
+        value = bodies.read(body)
+    except Problem:
+        return Reading(), kept
+    key = _key(answers.at(value, reads["key_path"])) if reads.get("key_path") else ""
+    reading = Reading(
+        key=key,
+        verdict=_verdict(_at(value, reads, "verdict_path"), reads),
+        word=_kept(value, reads, "verdict_path"),
+        job=_kept(value, reads, "job_path"),
+        ref=_text(_at(value, reads, "ref_path")),
+        items=_kept(value, reads, "items_path", answers.KEPT_BYTES),
+        count=_count(_at(value, reads, "count_path")),
+        fields=_observed(value, reads),
+    )
+    return reading, kept
+
+
+def _at(value: Any, reads: dict[str, Any], name: str) -> Any:
+    return answers.at(value, reads[name]) if reads.get(name) else None
+
+
+def _kept(value: Any, reads: dict[str, Any], name: str, most: int = answers.KEPT_TEXT) -> Any:
+    """What stands there as it is kept: without secrets, and nothing of what is too large."""
+    path = reads.get(name)
+    found = answers.member(path, answers.at(value, path)) if path else None
+    return found if len(canonical(found)) <= most else "[larger than is kept]"
+
+
+def _key(value: Any) -> str:
+    """A key as an effect may have it, or none."""
+    fits = isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable() and value == value.strip()
+    return value if fits else ""
+
+
+def _verdict(word: Any, reads: dict[str, Any]) -> str:
+    if word is None:
+        return ""
+    for name, verdict in WORDS.items():
+        if any(answers.same(word, one) for one in reads.get(name, [])):
+            return verdict
+    return ""
+
+
+def _text(value: Any) -> str:
+    word = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(answers.tidy(value))[:300] if word else ""
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, list):
+        return len(value)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= reconcile.MOST_COUNTED else None
+
+
+def _observed(value: Any, reads: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in ("verdict_path", "job_path", "ref_path") if reads.get(name)]
+    return {reads[name]: _kept(value, reads, name) for name in names}
+
+
+# take -----------------------------------------------------------------------------------------------
+
+
+@verb
+def _take(account_id: str, message: Message, reading: Reading, kept: Any) -> str:
+    """Keep it, and let it settle what it settles, in one transaction."""
+    account = Account.objects.filter(pk=account_id).first()
+    if account is None:
+        raise NotGenuine
+    if Inbound.objects.filter(account=account, message_id=message.id).exists():
+        return KNOWN
+    row = Inbound.objects.create(
+        account=account,
+        message_id=message.id,
+        effect_key=reading.key,
+        verdict=reading.verdict,
+        body=canonical({"read": asdict(reading), "kept": kept}),
+        digest=digest(message.body),
+        sent_at=_moment(message.sent_at),
+        became="waiting" if reading.says_something else "unread",
+        expires_at=after(WAITS_S),
+    )
+    if reading.says_something:
+        row.refresh_from_db()
+        _apply(row, account, reading, _matches(account, reading.key))
+    return TAKEN
+
+
+def _moment(sent_at: str) -> datetime:
+    return datetime.fromtimestamp(int(sent_at), UTC)
+
+
+def _matches(account: Account, key: str) -> list[Effect]:
+    """Effects of this account's kinds under this key, in the order in which their runs are locked."""
+    rows = Effect.objects.filter(_of(account), key=key).order_by("run_id", "pk")
+    return list(rows.only("pk", "run_id")[:MOST_MATCHES])
+
+
+def _of(account: Account) -> Q:
+    kinds = Kind.objects.filter(workspace_id=account.workspace_id, account=account.name)
+    return Q(kind__in=kinds, run__workspace_id=account.workspace_id)
+
+
+def _apply(row: Inbound, account: Account, reading: Reading, found: Sequence[Effect]) -> None:
+    """Let each effect that is ready hear it. A refusal that may speak of several calls speaks of none."""
+    if len(found) > 1 and reading.verdict == DID_NOT:
+        reading = replace(reading, verdict="")
+    settled = heard = False
+    for one in found:
+        run = lock_run(one.run_id)
+        effect: Effect = Effect.objects.select_related("kind").get(pk=one.pk)
+        if not _is_ready(effect, reading.verdict):
+            continue
+        heard, was = True, (effect.settlement, effect.job_state)
+        state = _job_state(effect, account, reading)
+        answer = _answer(effect, account, row, reading, state)
+        reconcile.hear(run, effect, answer, SYSTEM, Ground.WEBHOOK, Asked(row.received_at, effect.attempt))
+        if lines := jobs.heard(effect, state, SYSTEM.id, Ground.WEBHOOK):
+            record(run, *lines)
+        settled = settled or was != (effect.settlement, effect.job_state)
+    told: dict[str, Any] = {"subject_id": found[0].pk} if found else {}
+    if heard:
+        told |= {"became": "settled" if settled else "recorded", "applied_at": Now()}
+    if told:
+        Inbound.objects.filter(pk=row.pk).update(**told)
+
+
+def _is_ready(effect: Effect, verdict: str) -> bool:
+    """Before its dispatch nothing can have happened; while its holder is at work nothing can be over."""
+    if effect.settlement == Settlement.DISPATCHED:
+        return verdict != DID_NOT
+    return bool(effect.settlement != Settlement.DECLARED)
+
+
+def _job_state(effect: Effect, account: Account, reading: Reading) -> str:
+    rules = account.reads.get("jobs") or (effect.kind.lookup.get("job") if effect.kind else None) or OWN_WORDS
+    return jobs.state_in(reading.job, rules)
+
+
+def _answer(effect: Effect, account: Account, row: Inbound, reading: Reading, state: str) -> Answer:
+    verdict = reading.verdict
+    if not verdict and state in ON and effect.op_class == OperationClass.EXTERNAL_JOB:
+        verdict = HAPPENED
+    said = reading.word if reading.verdict else reading.job
+    return Answer(
+        SAYS.get(verdict, CANT_TELL),
+        f"{account.name} says: {said}"[:300],
+        {
+            "account": account.name,
+            "message": row.message_id,
+            "digest": row.digest,
+            "received_at": row.received_at.isoformat(),
+            "fields": reading.fields,
+        },
+        items=reading.items if verdict == PARTLY else None,
+        provider_ref=reading.ref,
+        count=reading.count,
+    )
+
+
+# what waits -----------------------------------------------------------------------------------------
+
+
+def to_apply(limit: int = 200) -> list[str]:
+    """Waiting ones that may settle something now: their effect is ready, or came at the same moment."""
+    mine = Effect.objects.filter(pk=OuterRef("subject_id"))
+    over = mine.exclude(settlement__in=(Settlement.DECLARED, Settlement.DISPATCHED))
+    under_way = Q(Exists(mine.filter(settlement=Settlement.DISPATCHED))) & ~Q(verdict=DID_NOT)
+    waiting = Inbound.objects.filter(became="waiting", expires_at__gt=Now())
+    known = waiting.exclude(subject_id="").filter(Q(Exists(over)) | under_way)
+    beside = Effect.objects.filter(
+        key=OuterRef("effect_key"),
+        kind__account=OuterRef("account__name"),
+        kind__workspace_id=OuterRef("account__workspace_id"),
+    ).exclude(settlement=Settlement.DECLARED)
+    new = waiting.filter(Exists(beside), subject_id="", expires_at__gt=after(WAITS_S - MAY_HAVE_MET_S))
+    found = [*known.order_by("pk").values_list("pk", flat=True)[:limit]]
+    return [*found, *new.order_by("pk").values_list("pk", flat=True)[: limit - len(found)]]
+
+
+def of_effect(effect_id: str) -> list[str]:
+    """Ids of what waits for this effect, oldest first."""
+    rows = Inbound.objects.filter(subject_id=effect_id, became="waiting").order_by("pk")
+    return list(rows.values_list("pk", flat=True)[:100])
+
+
+@verb
+def apply_waiting(inbound_id: str) -> str:
+    """Let a waiting one settle what it settles; what became of it, "" where nothing waits."""
+    waiting = Inbound.objects.select_related("account").filter(pk=inbound_id, became="waiting")
+    row = waiting.first()
+    found = _matches(row.account, row.effect_key) if row else []
+    for effect in found:
+        lock_run(effect.run_id)
+    row = waiting.first()  # another may have taken it before we had the locks
+    if row is None:
+        return ""
+    _apply(row, row.account, Reading(**json.loads(row.body)["read"]), found)
+    return str(Inbound.objects.values_list("became", flat=True).get(pk=inbound_id))
+
+
+def over(limit: int = 1_000) -> list[str]:
+    """Ids of accounts with webhooks that wait no longer, or that are kept no longer."""
+    ended = Inbound.objects.filter(became="waiting", expires_at__lte=Now())
+    found = {*ended.values_list("account_id", flat=True)[:limit]}
+    return sorted(found | {*_old(Inbound.objects.all()).values_list("account_id", flat=True)[:limit]})
+
+
+def _old(rows: QuerySet[Inbound]) -> QuerySet[Inbound]:
+    first = int((database_time() - KEPT).timestamp() * 1000)  # ids begin with their moment
+    return rows.filter(pk__lt=f"inb_{first:012x}").exclude(became="waiting")
+
+
+def forget(account_id: str, limit: int = 1_000) -> int:
+    """What nothing claimed in a day waits no longer; what is older than KEPT is gone. How many in all."""
+    mine = Inbound.objects.filter(account_id=account_id)
+    ended = mine.filter(became="waiting", expires_at__lte=Now()).values_list("pk", flat=True)
+    expired = mine.filter(pk__in=list(ended[:limit])).update(became="expired")
+    gone, _ = mine.filter(pk__in=list(_old(mine).values_list("pk", flat=True)[:limit])).delete()
+    return expired + gone

@@ -16,7 +16,7 @@ from django.contrib.auth.hashers import make_password
 
 from effects import intents, settle
 from effects.intents import Intention, plan_bytes
-from effects.models import Approval, Delivery, Effect, Kind, Review
+from effects.models import Approval, Compensation, Delivery, Effect, Kind, Review
 from effects.settle import Reported, Told
 from runs import access, admission, drain, gate, people, stops
 from runs.access import Actor
@@ -48,7 +48,7 @@ ROLES = {
 }
 PLAN = plan_bytes(none_because="a test")
 _numbers = itertools.count(os.getpid() * 1_000_000)
-Row = TypeVar("Row", Run, Step, Permit, Effect, Delivery, Approval, Review, StopRequest)
+Row = TypeVar("Row", Run, Step, Permit, Effect, Delivery, Compensation, Approval, Review, StopRequest)
 
 
 def number() -> int:
@@ -172,6 +172,28 @@ def a_delivery(run: Run | None = None, state: str = "QUEUED", **fields: Any) -> 
         },
     )
     return Delivery.objects.get(pk=made.pk)
+
+
+def a_compensation(effect: Effect | None = None, state: str = "PROPOSED", **fields: Any) -> Compensation:
+    """Of a confirmed effect of a cancelled run, unless one is given."""
+    effect = effect or an_effect(a_step(a_run("CANCELLED"), "SUCCEEDED"), "CONFIRMED")
+    key = fields.pop("key", f"compensation-{number()}")
+    made = Compensation.objects.create(
+        effect=effect,
+        run=effect.run,
+        key=key,
+        state=state,
+        **{
+            "kind_name": "bank.refund",
+            "op_class": "external_write",
+            "title": "Refund",
+            "body_digest": "",
+            "run_version": effect.run.cancel_version,
+            "proposed_by": "system",
+            **fields,
+        },
+    )
+    return Compensation.objects.get(pk=made.pk)
 
 
 def a_kind(workspace: Workspace, name: str = "bank.charge", **fields: Any) -> Kind:

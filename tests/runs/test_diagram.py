@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from dashboard.management.commands import diagram
-from effects.models import Approval, Delivery, Effect
+from effects.models import Approval, Compensation, Delivery, Effect
 from runs.diagram import arrows, mermaid, states, table
 from runs.models import Permit, Run, Step
 
@@ -17,6 +17,7 @@ MACHINES = [
     (Permit, "state"),
     (Effect, "settlement"),
     (Delivery, "state"),
+    (Compensation, "state"),
     (Approval, "state"),
 ]
 
@@ -39,7 +40,7 @@ def test_the_documents_show_the_graphs_that_the_machines_have() -> None:
 def test_the_readme_shows_the_run_and_the_states_page_shows_all_with_their_tables() -> None:
     readme, states_page = (diagram.BLOCK.findall(diagram.read(name)) for name in diagram.DOCUMENTS)
     assert readme == [("diagram", "run")]
-    names = ("run", "step", "permit", "effect", "delivery", "approval")
+    names = ("run", "step", "permit", "effect", "delivery", "compensation", "approval")
     assert states_page == [(what, name) for name in names for what in ("diagram", "arrows")]
 
 

@@ -11,12 +11,21 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django_fsm import TransitionNotAllowed
 
-from effects.models import Approval, Delivery, Effect
+from effects.models import Approval, Compensation, Delivery, Effect
 from runs.diagram import arrows
 from runs.machine import JoinedFilter, Machine, MovedByMachine, Refused
 from runs.models import Permit, Run, Step, StepStatus
 from runs.store import Now
-from tests.worlds import a_delivery, a_permit, a_run, a_step, a_workspace, an_approval, an_effect
+from tests.worlds import (
+    a_compensation,
+    a_delivery,
+    a_permit,
+    a_run,
+    a_step,
+    a_workspace,
+    an_approval,
+    an_effect,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -82,12 +91,26 @@ DELIVERY = {
     "UNKNOWN": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER accept_unknown>ACCEPTED_UNKNOWN",
     "ACCEPTED_UNKNOWN": "hand_over>HANDED_OVER fail>NOT_HANDED_OVER",
 }
+COMPENSATION = {
+    "PROPOSED": "approve>APPROVED reject>REJECTED expire>EXPIRED void>VOID not_needed>NOT_NEEDED",
+    "APPROVED": "dispatch>DISPATCHED expire>EXPIRED void>VOID withdraw_approval>PROPOSED",
+    "REJECTED": "",
+    "EXPIRED": "",
+    "VOID": "",
+    "NOT_NEEDED": "",
+    "DISPATCHED": "verify>VERIFIED fail>FAILED lose>UNKNOWN take_back>PROPOSED",
+    "VERIFIED": "",
+    "FAILED": "not_needed>NOT_NEEDED",
+    "UNKNOWN": "verify>VERIFIED fail>FAILED accept_unknown>ACCEPTED_UNKNOWN",
+    "ACCEPTED_UNKNOWN": "",
+}
 TABLES: dict[type[Machine], dict[str, str]] = {
     Run: RUN,
     Step: STEP,
     Permit: PERMIT,
     Effect: EFFECT,
     Delivery: DELIVERY,
+    Compensation: COMPENSATION,
     Approval: APPROVAL,
 }
 FIELDS: dict[type[Machine], str] = {
@@ -96,6 +119,7 @@ FIELDS: dict[type[Machine], str] = {
     Permit: "state",
     Effect: "settlement",
     Delivery: "state",
+    Compensation: "state",
     Approval: "state",
 }
 
@@ -117,6 +141,13 @@ ARGUMENTS: dict[tuple[type[Machine], str], Callable[[], tuple[Any, ...]]] = {
     (Effect, "contradict"): lambda: ("the provider says otherwise",),
     (Delivery, "dispatch"): lambda: (a_permit(),),
     (Delivery, "queue_again"): lambda: (3,),
+    (Compensation, "reject"): lambda: ("user:1", "not this one"),
+    (Compensation, "void"): lambda: ("system", "its run was resumed"),
+    (Compensation, "not_needed"): lambda: ("user:1", "the customer kept it"),
+    (Compensation, "dispatch"): lambda: (a_permit(),),
+    (Compensation, "verify"): lambda: ("looked up",),
+    (Compensation, "fail"): lambda: ("looked up",),
+    (Compensation, "lose"): lambda: ("the answer was lost",),
     (Approval, "consume"): lambda: (a_permit(), "as approved"),
     (Delivery, "lose"): lambda: ("the answer was lost",),
     (Delivery, "contradict"): lambda: ("a second person says otherwise",),
@@ -133,6 +164,8 @@ def made(model: type[Machine], status: str) -> Any:
         return an_approval(state=status)
     if model is Delivery:
         return a_delivery(state=status)
+    if model is Compensation:
+        return a_compensation(state=status)
     return a_permit(state=status) if model is Permit else an_effect(settlement=status)
 
 

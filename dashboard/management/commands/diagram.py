@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from effects.models import Approval, Delivery, Effect
+from effects.models import Approval, Compensation, Delivery, Effect
 from runs.diagram import mermaid, table
 from runs.machine import Machine
 from runs.models import Permit, Run, Step
@@ -21,6 +21,7 @@ MACHINES: dict[str, tuple[type[Machine], str]] = {
     "permit": (Permit, "state"),
     "effect": (Effect, "settlement"),
     "delivery": (Delivery, "state"),
+    "compensation": (Compensation, "state"),
     "approval": (Approval, "state"),
 }
 BLOCK = re.compile(r"<!-- (diagram|arrows): (\w+) -->\n.*?<!-- end -->", re.DOTALL)

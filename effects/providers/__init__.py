@@ -11,7 +11,7 @@ from effects.models import Provider as Name
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import email, http, job, outside, workspace
+from . import email, http, job, model, outside, workspace
 from .shape import Inspection, NoSender, Provider, Ready, Sendable
 
 PROVIDERS: dict[str, Provider] = {
@@ -19,6 +19,7 @@ PROVIDERS: dict[str, Provider] = {
     Name.WORKSPACE: workspace,
     Name.JOB: job,
     Name.EMAIL: email,
+    Name.MODEL: model,
     Name.OUTSIDE: outside,
 }
 

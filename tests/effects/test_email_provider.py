@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings as configured
 from pytest_django.fixtures import Settings
 
 from effects import executor
@@ -165,7 +164,9 @@ def test_a_body_that_is_no_plain_message_is_not_sent(post: Post, case: str) -> N
 # --- Registering, and the whole way -----------------------------------------------------------------------
 
 
-def test_a_kind_is_refused_where_there_is_no_mail_server_or_where_it_says_too_much(post: Post) -> None:
+def test_a_kind_is_refused_where_there_is_no_mail_server_or_where_it_says_too_much(
+    post: Post, settings: Settings
+) -> None:
     good = NewKind(provider="email", op_class="external_write")
     check(good)
     for field, bad in (
@@ -179,7 +180,7 @@ def test_a_kind_is_refused_where_there_is_no_mail_server_or_where_it_says_too_mu
         with pytest.raises(BadKind) as refused:
             check(bad)
         assert refused.value.field == field
-    configured.EMAIL_CONFIGURED = False
+    settings.EMAIL_CONFIGURED = False
     with pytest.raises(BadKind, match="EMAIL_URL"):
         check(good)
 

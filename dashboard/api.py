@@ -21,6 +21,7 @@ from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 from pydantic import Field
 
+import effects.account_api
 import effects.api
 import effects.coverage_api
 import effects.delivery_api
@@ -101,6 +102,7 @@ for router in (
     effects.delivery_api.router,
     effects.review_api.router,
     effects.gate_api.router,
+    effects.account_api.router,
     runs.rules_api.router,
     runs.turn_api.router,
     notices_api.router,

@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from runs import bodies
 from runs.access import SYSTEM
-from runs.evidence import canonical, digest, record
+from runs.evidence import canonical, digest
 from runs.guard import lock_run
 from runs.models import OperationClass
 from runs.problems import Problem
@@ -236,8 +236,6 @@ def _apply(row: Inbound, account: Account, reading: Reading, found: Sequence[Eff
         state = _job_state(effect, account, reading)
         answer = _answer(effect, account, row, reading, state)
         reconcile.hear(run, effect, answer, SYSTEM, Ground.WEBHOOK, Asked(row.received_at, effect.attempt))
-        if lines := jobs.heard(effect, state, SYSTEM.id, Ground.WEBHOOK):
-            record(run, *lines)
         settled = settled or was != (effect.settlement, effect.job_state)
     told: dict[str, Any] = {"subject_id": found[0].pk} if found else {}
     if heard:
@@ -276,6 +274,7 @@ def _answer(effect: Effect, account: Account, row: Inbound, reading: Reading, st
         items=reading.items if verdict == PARTLY else None,
         provider_ref=reading.ref,
         count=reading.count,
+        job=state,
     )
 
 

@@ -31,6 +31,7 @@ from .guard import (
 
 # Type name: (HTTP status, title). The wire's type is /problems/<name>.
 PROBLEMS: dict[str, tuple[int, str]] = {
+    "account-in-use": (409, "A kind names this account"),
     "already-reported": (409, "This permit was reported otherwise before"),
     "blind-retry": (409, "It may have happened"),
     "delivery-key-reused": (422, "This delivery key belongs to another message"),
@@ -79,6 +80,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "token-refused": (401, "This token is not accepted"),
     "too-deep": (422, "Too many runs stand above this one"),
     "too-large": (413, "The body is too large"),
+    "too-many-accounts": (409, "There are too many accounts"),
     "too-many-endpoints": (409, "There are too many endpoints"),
     "too-many-failed-tokens": (429, "Too many tokens that are not accepted"),
     "too-many-refused-webhooks": (429, "Too many webhooks that are not accepted"),

@@ -25,7 +25,8 @@ from runs.models import (
 )
 from runs.store import Now, after
 
-from .models import Channel, Delivery, DeliveryState
+from . import contradictions
+from .models import Channel, Delivery, DeliveryState, Ground
 
 OURS = (Channel.WEBHOOK, Channel.EMAIL)
 TOLD = 100  # so many are named in the line of a stop; each has its own record
@@ -36,20 +37,27 @@ AGAIN_S = 5  # how long a message to our sender may take before it counts as los
 
 
 def of_permit(permit: Permit) -> Delivery | None:
-    """The delivery that a permit was given for."""
+    """The delivery that a permit was given for; another attempt may hold it by now."""
     if permit.boundary != Boundary.DELIVER:
         return None
-    found: Delivery | None = Delivery.objects.filter(permit=permit).first()
+    named = Q(permit=permit) | Q(run_id=permit.run_id, key=permit.effect_key)
+    found: Delivery | None = Delivery.objects.filter(named).first()
     return found
 
 
 def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, actor: Actor) -> list[Line]:
-    """Move a delivery, and the step of this attempt, by its holder's word (settle.Told)."""
-    was = delivery.state
+    """Move a delivery, and the step of this attempt, by its holder's word (settle.Told).
+
+    An earlier attempt that handed it over after all counts; that one did not says nothing of the next.
+    """
+    was, over = delivery.state, told.outcome in ("applied", "partial")
     facts = {"late": late, "provider_ref": told.provider_ref[:300], "detail": told.detail[:300]}
-    if was not in DOUBTFUL:
+    if not over and delivery.permit_id != permit.pk:
         return []
-    if told.outcome in ("applied", "partial"):
+    if was not in UNSETTLED:
+        return _against(delivery, permit, told.outcome, actor)
+    facts["ground"] = Ground.REPORTED
+    if over:
         Delivery.hand_over(delivery, **facts)
     elif told.outcome == "not_sent" and was == DeliveryState.DISPATCHED:
         return _taken_back(run, delivery, permit, actor)
@@ -61,6 +69,26 @@ def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, 
         return []
     end_step(permit.step_id, delivery.state)
     return [line_of(delivery, actor.id, permit.worker, permit=permit, was=was)]
+
+
+MEANS = {
+    "applied": "happened",
+    "partial": "happened",
+    "not_applied": "did not happen",
+    "not_sent": "did not happen",
+}
+
+
+def _against(delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> list[Line]:
+    """A late report of one that is settled: it may speak against that."""
+    was, means, ground = delivery.state, MEANS.get(outcome, ""), delivery.ground or Ground.REPORTED
+    if was in STEP_ENDS:
+        end_step(permit.step_id, was)
+    by_attempt = ground == Ground.REPORTED and was == DeliveryState.HANDED_OVER
+    if by_attempt or not contradictions.disagrees(was, ground, means, Ground.REPORTED):
+        return []
+    Delivery.contradict(delivery, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=was, why=delivery.detail)]
 
 
 def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:

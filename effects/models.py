@@ -280,9 +280,12 @@ class Effect(Machine):
         target="UNKNOWN",
     )
     @staticmethod
-    def contradict(why: str, next_check_at: Any = None, check_until: Any = None) -> Changes:
-        """Later evidence of equal or stronger ground disagrees."""
+    def contradict(
+        why: str, next_check_at: Any = None, check_until: Any = None, late: bool = False
+    ) -> Changes:
+        """Later evidence of equal or stronger ground disagrees; `late`: after its run had ended."""
         return {
+            **({"late": True} if late else {}),
             "why_unknown": why,
             "contradicted": True,
             "unknown_since": Now(),

@@ -18,7 +18,7 @@ from runs.guard import lock_run
 from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
-from . import close, jobs, retries
+from . import close, contradictions, jobs, retries
 from .models import Effect, Ground, Kind, Settlement
 from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
@@ -104,7 +104,7 @@ def hear(
     run: Run, effect: Effect, answer: Answer, actor: Actor, ground: str, asked: Asked | None = None
 ) -> str:
     """The same as a move of a locked run, of an effect that was read under its lock."""
-    asked = asked or Asked(database_time(), effect.attempt)
+    asked, was = asked or Asked(database_time(), effect.attempt), effect.settlement
     _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)
     seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
@@ -113,11 +113,12 @@ def hear(
     if effect.settlement in OPEN_ONES:
         lines += _settle(run, effect, answer, meaning, actor, ground)
     elif _disagrees(effect, meaning, asked, ground):
-        was = effect.settlement
         contradict(effect, f"it was {was.lower().replace('_', ' ')}; a later answer says: {meaning}")
         lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
     lines += jobs.heard(effect, answer.job, actor.id, ground)
     record(run, *lines)
+    if contradictions.is_new(was, effect):
+        record(run, *contradictions.void(run, effect))
     if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1 and not by_itself:
         retries.plan(run, effect.step)
     close.advance(run, actor.id)
@@ -187,22 +188,10 @@ def _calls(effect: Effect, at: datetime) -> tuple[bool, datetime]:
     return said, last
 
 
-SAYS = {
-    "happened": Settlement.CONFIRMED,
-    "partly": Settlement.PARTIAL,
-    "did not happen": Settlement.NOT_APPLIED,
-}
-RANK = {ground: place for place, ground in enumerate(("", *Ground.values))}  # weakest first
-
-
 def _disagrees(effect: Effect, meaning: str, asked: Asked, ground: str) -> bool:
     """Whether an answer of equal or stronger ground speaks against a settlement that came before it."""
-    says = SAYS.get(meaning)
-    if says is None or RANK[ground] < RANK[effect.ground]:
-        return False
-    if effect.settlement in (Settlement.NOT_APPLIED, Settlement.NOT_STARTED):
-        return says != Settlement.NOT_APPLIED  # what was there at any time has happened
-    return says != effect.settlement and (effect.settled_at is None or effect.settled_at < asked.at)
+    later = effect.settled_at is None or effect.settled_at < asked.at
+    return contradictions.disagrees(effect.settlement, effect.ground, meaning, ground, later=later)
 
 
 def _settle(run: Run, effect: Effect, answer: Answer, meaning: str, actor: Actor, ground: str) -> list[Line]:

@@ -23,6 +23,7 @@ from pydantic import Field
 
 import effects.account_api
 import effects.api
+import effects.compensation_api
 import effects.coverage_api
 import effects.delivery_api
 import effects.gate_api
@@ -101,6 +102,7 @@ for router in (
     effects.retry_api.router,
     effects.delivery_api.router,
     effects.review_api.router,
+    effects.compensation_api.router,
     effects.gate_api.router,
     effects.account_api.router,
     runs.rules_api.router,

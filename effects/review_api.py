@@ -42,9 +42,13 @@ class ApprovalOut(Out):
 
 
 class ReviewOut(ReviewBrief):
-    """A review with its approvals. `because`: agent · rules · both asked for it."""
+    """A review with its approvals. `because`: agent · rules · both asked for it.
+
+    `subject`: effect · compensation, whose id is `subject_id`; the effect is then the one that it answers.
+    """
 
     subject: str
+    subject_id: str
     because: str
     digest: str
     evidence_seq: int

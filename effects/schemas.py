@@ -268,7 +268,8 @@ class EffectsOut(Page):
 class ReviewBrief(Out):
     """What people are asked, where it stands, and until when it must be decided and used.
 
-    status: waiting · granted · used · rejected · expired · cancelled (by a stop) · ended (its run did).
+    status: waiting · granted · used · rejected · expired · cancelled (by a stop) · ended (its run did) ·
+    void · not_needed (both of a compensation). `step_id`: null for a compensation.
     """
 
     id: str
@@ -276,7 +277,9 @@ class ReviewBrief(Out):
     step_id: str | None
     effect_id: str
     effect_key: str
-    status: Literal["waiting", "granted", "used", "rejected", "expired", "cancelled", "ended"]
+    status: Literal[
+        "waiting", "granted", "used", "rejected", "expired", "cancelled", "ended", "void", "not_needed"
+    ]
     needed: int
     given: int
     expires_at: datetime

@@ -62,6 +62,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-standing": (409, "This stop holds nothing"),
     "policy-name-taken": (422, "This name belongs to another policy"),
     "not-resumed": (409, "The run was not resumed"),
+    "not-proposed": (409, "No compensation was proposed"),
     "people-only": (403, "People decide that"),
     "other-stop": (409, "Another stop holds the gate"),
     "retries-used-up": (409, "It was tried as often as it may be"),

@@ -126,9 +126,9 @@ class Invoicing:
             kind="bank.charge",
             target=order.customer,
             title=title,
-            amount=f"{order.amount} EUR",
+            amount=f"€{order.amount}",
             body=json.dumps(body, ensure_ascii=False),
-            compensation={"kind": "bank.refund", "title": f"Refund €{order.amount} to {order.customer}"},
+            compensation={"kind": "bank.refund", "title": f"Refund of €{order.amount} to {order.customer}"},
             outcome_of=http_outcome,
         )
         say(f"{title} …")

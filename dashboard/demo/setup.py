@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connections
 
 from effects.kinds import NewKind, register_kind
-from runs import everywhere
+from runs import everywhere, rules
 from runs.access import SET_UP
 from runs.models import Membership, Role, Run, User, Workspace
 from runs.people import add_member, issue_token
@@ -23,6 +23,8 @@ from runs.people import add_member, issue_token
 from .start import WORLDS, World
 
 NAME, SLUG = "Finance demo", "finance-demo"
+REFUND = "bank.refund"
+REFUND_BODY = '{"charge_key": "{key}", "amount": "{body.amount}", "currency": "{body.currency}"}'
 PEOPLE = [
     ("alice@demo.example", "Alice", Role.ADMIN),
     ("bob@demo.example", "Bob", Role.REVIEWER),
@@ -46,6 +48,7 @@ def prepare(*, url: str, data: Path, password_file: Path | None = None) -> World
         world = World(url, lambda: token(workspace), folder(data), next_batch=next_batch(workspace))
         begin(world)
         register_kinds(workspace, world)
+        permit_refunds(workspace)
     finally:
         connections.close_all()
     WORLDS[workspace.pk] = world
@@ -135,9 +138,18 @@ def password_in(file: Path) -> str:
 
 
 def register_kinds(workspace: Workspace, world: World) -> None:
-    """The demo's two kinds, with look-ups at the addresses that bank and mailer have today."""
-    for name, kind in {"bank.charge": bank_charge(world), "mailer.send": mailer_send(world)}.items():
-        register_kind(actor=SET_UP, workspace_id=workspace.pk, name=name, new=kind)
+    """The demo's kinds, with look-ups at the addresses that bank and mailer have today."""
+    kinds = {"bank.charge": bank_charge, REFUND: bank_refund, "mailer.send": mailer_send}
+    for name, kind in kinds.items():
+        register_kind(actor=SET_UP, workspace_id=workspace.pk, name=name, new=kind(world))
+
+
+def permit_refunds(workspace: Workspace) -> None:
+    """A refund needs one approval, also after a stop; only where nobody changed the rules yet."""
+    if rules.standing(workspace.pk).version == 0:
+        refunds = rules.CompensationRule(kind=REFUND, approvals=1, after_a_stop=True)
+        wanted = rules.Rules(compensations=(refunds,))
+        rules.change_rules(actor=SET_UP, workspace_id=workspace.pk, version=0, rules=wanted)
 
 
 def bank_charge(world: World) -> NewKind:
@@ -148,12 +160,41 @@ def bank_charge(world: World) -> NewKind:
         commits="When the bank books it, some seconds before it answers.",
         tells_apart=["booked", "declined", "not found"],
         idempotency="The effect key, sent as Idempotency-Key. The bank books a key once.",
-        compensation="bank.refund",
+        compensation="A refund: a booking of its own. The charge stays in the bank's ledger.",
         durable_before_pause="The effect key and the amount.",
         when_unknown="The bank gave no answer. It may have booked the charge. It is not charged again.",
         lookup=look_up(f"{world.bank}/charges"),
         settle_window_s=120,
         check_every_s=[5, 5, 10, 10, 10, 10, 15, 30],
+        check_for_s=3600,
+        compensate={
+            "kind": REFUND,
+            "title": "Refund of {amount} to {target}",
+            "target": "{target}",
+            "amount": "{amount}",
+            "body": REFUND_BODY,
+            "expected": "{amount} booked back to {target}.",
+            "risks": "{target} sees a charge and a refund, two lines. Fees of the charge stay paid.",
+        },
+    )
+
+
+def bank_refund(world: World) -> NewKind:
+    """What can be said of a refund before any is made: our own executor sends it."""
+    return NewKind(
+        title="Refund a charge",
+        op_class="external_write",
+        provider="http",
+        commits="When the bank books it, before it answers.",
+        tells_apart=["booked", "not found"],
+        idempotency="The compensation's own key, sent as Idempotency-Key. The bank books a key once.",
+        compensation="None: money that was paid back is asked for by a new charge.",
+        durable_before_pause="The key and the amount.",
+        when_unknown="The bank gave no answer. It may have booked the refund. It is not sent again.",
+        send={"url": f"{world.bank}/refunds", "method": "POST"},
+        lookup=look_up(f"{world.bank}/refunds"),
+        settle_window_s=30,
+        check_every_s=[2, 5, 10, 30],
         check_for_s=3600,
     )
 

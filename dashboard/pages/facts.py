@@ -29,8 +29,10 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from dashboard import words
+from dashboard.repair_rows import repairs, unanswered
+from dashboard.repair_words import STILL
 from effects.close import outcome
-from effects.models import Delivery, Effect, Review, Settlement
+from effects.models import Approval, Compensation, Delivery, Effect, Review, Settlement
 from runs.models import (
     INCONSEQUENTIAL,
     Evidence,
@@ -52,6 +54,7 @@ STEPS, EFFECTS, REFUSALS, LINES, LOOKUPS, WORKERS = 40, 60, 40, 200, 300, 20
 PERMITS = STEPS * 5
 STOPS = 20
 DELIVERIES = 60
+COMPENSATIONS = 40
 LOOKED_UP = "effect.looked_up"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL, Settlement.NOT_APPLIED)
 DISPATCHED_EVER = (*KNOWN, Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
@@ -119,6 +122,7 @@ class Facts:
         told: dict[str, Counter[str]] = {"step": Counter(), "effect": Counter(), "refusal": Counter()}
         told |= {"leak": Counter(), "sent": Counter(), "refused": Counter(), "child": Counter()}
         told |= {"permit": Counter(), "worker": Counter(), "delivery": Counter(), "turn": Counter()}
+        told |= {"repair": Counter(), "unanswered": Counter()}
         mine = {"run": self.run}
         steps = counted("step", Step.objects.filter(**mine), "status", Count("pk"))
         messages = counted("delivery", Delivery.objects.filter(**mine), "state", Count("pk"))
@@ -133,7 +137,23 @@ class Facts:
         turns = counted("turn", asked.exclude(state=PermitState.NOT_SENT), "op_class", Count("pk"))
         workers = counted("worker", self._workers(), "holds", Count("pk"))
         family = counted("child", Run.objects.filter(parent=self.run), "status", Count("pk"))
-        more = (family, messages, effects, refusals, refused, leaks, sent, permits, workers, turns)
+        mending = Compensation.objects.filter(**mine)
+        mended = counted("repair", mending, "state", Count("pk"))
+        left = counted("unanswered", unanswered(mending), "state", Count("pk"))
+        more = (
+            mended,
+            left,
+            family,
+            messages,
+            effects,
+            refusals,
+            refused,
+            leaks,
+            sent,
+            permits,
+            workers,
+            turns,
+        )
         for what, state, number in steps.union(*more, all=True):
             told[what][state] += number
         return told
@@ -214,7 +234,42 @@ class Facts:
         present = [state for state, number in self.settlements.items() if number]
         messages = [state for state, number in self.messages.items() if number]
         sent = bool(self._counts["sent"].total())
-        return outcome(self.run.status, present, deliveries=messages, consequential=sent)
+        mending = repairs(self.repairs, self.unanswered)
+        return outcome(self.run.status, present, mending, deliveries=messages, consequential=sent)
+
+    @property
+    def repairs(self) -> Counter[str]:
+        """The run's compensations, by state."""
+        return self._counts["repair"]
+
+    @property
+    def unanswered(self) -> int:
+        """How many compensations failed, and nobody has decided what follows."""
+        return self._counts["unanswered"].total()
+
+    @cached_property
+    def compensations(self) -> list[Compensation]:
+        """The newest, oldest first, each with `line` and `review`. No query where there is none."""
+        if not self.repairs.total():
+            return []
+        about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
+        asked = Review.objects.filter(subject_id=OuterRef("pk")).order_by("-pk")
+        given = Q(review__subject_id=OuterRef("pk"), state__in=["GIVEN", "CONSUMED"])
+        rows = Compensation.objects.filter(run=self.run).defer("body").select_related("effect", "permit")
+        rows = rows.annotate(
+            line=Subquery(about.values("seq")[:1]),
+            review_id=Subquery(asked.values("pk")[:1]),
+            needed=Subquery(asked.values("needed")[:1]),
+            given=Subquery(
+                Approval.objects.filter(given, review__closed_at__isnull=True)
+                .order_by()
+                .values("review")
+                .annotate(n=Count("pk"))
+                .values("n")[:1]
+            ),
+        )
+        chosen = rows.order_by(first("state", *STILL), "-pk")[:COMPENSATIONS]
+        return sorted(chosen, key=lambda one: one.pk)
 
     @property
     def messages(self) -> Counter[str]:
@@ -271,7 +326,7 @@ class Facts:
         `line`: the newest evidence line of each.
         """
         about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
-        asked = Review.objects.filter(effect=OuterRef("pk")).order_by("-pk")
+        asked = Review.objects.filter(effect=OuterRef("pk"), subject="effect").order_by("-pk")
         rows = Effect.objects.filter(run=self.run).defer("body")
         rows = rows.annotate(line=Subquery(about.values("seq")[:1]), review=Subquery(asked.values("pk")[:1]))
         drawn = first("step", *(step.pk for step in self.steps))

@@ -48,3 +48,12 @@ def hide_in(value: Any) -> Any:
 def hide(text: str) -> str:
     """Text with what looks like a secret hidden."""
     return CREDENTIALS.sub(HIDDEN, HIDDEN_IN_TEXT.sub(rf"\1{HIDDEN}", text))
+
+
+def hides(text: str) -> bool:
+    """Whether anything of a body would be hidden."""
+    try:
+        told = json.loads(text)
+        return bool(hide_in(told) != told)
+    except (ValueError, RecursionError):
+        return hide(text) != text

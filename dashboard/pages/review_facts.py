@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -10,14 +11,14 @@ from typing import Any
 
 from django.db.models import BooleanField, Case, Value, When
 
-from dashboard import words
+from dashboard import repair_words, words
 from dashboard.pages.facts import name_actors
 from dashboard.pages.hiding import body_lines, hide
 from dashboard.words import Term
 from effects import approvals, four_eyes
-from effects.models import Approval, Kind, Provider, Review
+from effects.models import Approval, Compensation, Effect, Kind, Provider, Review
 from effects.review_lists import for_person, open_in, with_given
-from effects.review_tables import ApprovalState
+from effects.review_tables import ApprovalState, Subject
 from effects.schemas import status_of
 from runs.access import Actor
 from runs.models import User, Workspace
@@ -26,18 +27,43 @@ SHOWN, DECIDED = 100, 20
 
 
 def term_of(review: Review, given: int) -> Term:
-    """The chip of a review: "Waiting, 1 of 2"."""
+    """The chip of a review: "Waiting, 1 of 2"; of a compensation where it stands itself."""
+    compensation = compensation_of(review)
+    if compensation is not None:
+        state = compensation.permit.state if compensation.permit else ""
+        return repair_words.term_of(compensation, state, of=f"{given} of {review.needed}")
     term = words.REVIEW[status_of(review)]
     if term.value not in ("waiting", "granted"):
         return term
     return Term(term.value, f"{term.word}, {given} of {review.needed}", term.sentence, term.icon, term.css)
 
 
+def compensation_of(review: Review) -> Compensation | None:
+    """The compensation that a review is about, where `with_compensations` has read it."""
+    found: Compensation | None = getattr(review, "compensation", None)
+    return found
+
+
+def with_compensations(reviews: Iterable[Any]) -> list[Any]:
+    """The same reviews, each with the `compensation` that it is about, if it is about one: one query."""
+    found = list(reviews)
+    ids = [one.subject_id for one in found if one.subject == Subject.COMPENSATION]
+    rows = Compensation.objects.filter(pk__in=ids).select_related("permit", "kind", "effect__kind")
+    known = {one.pk: one for one in rows} if ids else {}
+    for review in found:
+        review.compensation = known.get(review.subject_id)
+    return found
+
+
 def title_of(review: Review) -> str:
-    """The effect in words: title, amount and target, each once."""
-    effect = review.effect
-    title = words.brief(effect.title, 120)
-    more = [words.brief(part, 80) for part in (effect.amount, effect.target) if part]
+    """What would be done in words: title, amount and target, each once."""
+    return named(compensation_of(review) or review.effect)
+
+
+def named(subject: Effect | Compensation) -> str:
+    """An effect or a compensation in words: title, amount and target, each once."""
+    title = words.brief(subject.title, 120)
+    more = [words.brief(part, 80) for part in (subject.amount, subject.target) if part]
     said = [part for part in more if part not in title]
     return f"{title} ({', '.join(said)})" if said else title
 
@@ -51,9 +77,14 @@ class Row:
     term: Term
     asked_by: str
 
+    @property
+    def what(self) -> str:
+        """An effect before it is sent, or a compensation of one that was."""
+        return "compensation" if compensation_of(self.review) else "effect"
+
 
 class Lists:
-    """Who is waited for: `mine`, `others`; and what was `decided` last. Three queries and their names."""
+    """Who is waited for: `mine`, `others`; and what was `decided` last. Four queries and their names."""
 
     def __init__(self, workspace: Workspace, user: User, *, may_approve: bool) -> None:
         ours = for_person(user) if may_approve else None
@@ -64,6 +95,7 @@ class Lists:
         waiting = list(rows.select_related("effect", "run").order_by("expires_at", "pk")[: SHOWN + 1])
         closed = with_given(Review.objects.filter(workspace=workspace, closed_at__isnull=False))
         decided = list(closed.select_related("effect", "run").order_by("-closed_at", "-pk")[:DECIDED])
+        with_compensations([*waiting, *decided])
         self.cut = len(waiting) > SHOWN
         names = name_actors(one.asked_by for one in [*waiting, *decided])
         self.mine = [_row(one, names) for one in waiting[:SHOWN] if one.is_mine]
@@ -103,6 +135,8 @@ class Barred:
 class Detail:
     """One review: the call from its stored bytes, who said what, who may not, and what this person may do."""
 
+    compensation: Compensation | None = None
+
     def __init__(self, review: Any, actor: Actor, now: datetime, signed_in_s: float | None) -> None:
         self.review, self.actor, self.now = review, actor, now
         self.effect, self.run = review.effect, review.run
@@ -129,6 +163,11 @@ class Detail:
     @property
     def title(self) -> str:
         return title_of(self.review)
+
+    @property
+    def approve_says(self) -> str:
+        """What the button says after "Approve"."""
+        return words.brief(self.title, 60)
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +204,8 @@ class Detail:
         if self.is_open:
             return ""
         by = self.names.get(self.review.closed_by, "")
-        why = f" “{words.brief(self.review.reason, 300)}”" if self.review.closed_as == "rejected" else ""
+        quotes = self.review.closed_as in ("rejected", "not_needed")
+        why = f" “{words.brief(self.review.reason, 300)}”" if quotes else ""
         return words.REVIEW[self.review.closed_as].say(by=words.clean(by), reason=self.review.reason) + why
 
     @cached_property
@@ -193,7 +233,7 @@ class Detail:
     @property
     def call(self) -> list[tuple[str, str]]:
         """Name and value, in the order in which they are sent; secrets are hidden, the digest covers them."""
-        to = [*_where(self.effect.kind), ("kind", self.effect.kind_name), ("key", self.effect.key)]
+        to = [*where_to(self.effect.kind), ("kind", self.effect.kind_name), ("key", self.effect.key)]
         named = [("target", self.effect.target), ("amount", self.effect.amount)]
         return [(name, words.clean(value)) for name, value in [*to, *named] if value]
 
@@ -221,7 +261,7 @@ class Detail:
         return " ".join(short[i : i + 4] for i in range(0, 16, 4))
 
 
-def _where(kind: Kind | None) -> list[tuple[str, str]]:
+def where_to(kind: Kind | None) -> list[tuple[str, str]]:
     """Who sends it, and where to."""
     if kind is None or kind.provider == Provider.OUTSIDE:
         return [("sent by", "the agent itself, after the gate’s permit")]

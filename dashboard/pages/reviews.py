@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
+from typing import cast
 from urllib.parse import urlencode
 
 from allauth.account.authentication import get_authentication_records
@@ -13,12 +15,15 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from dashboard import words
-from dashboard.pages.review_facts import Detail, Lists
+from dashboard import repair_words, words
+from dashboard.pages import halts
+from dashboard.pages.repair_review import RepairDetail
+from dashboard.pages.review_facts import Detail, Lists, compensation_of, with_compensations
 from dashboard.pages.shell import actor_of, build_shell, is_region, person_of, signed_in, workspace_of
 from effects import approvals
 from effects.approvals import Decided, NotDecided
 from effects.models import Review
+from effects.review_tables import Subject
 from runs import access
 from runs.evidence import topics_of
 
@@ -29,6 +34,7 @@ SAID: dict[str, str] = {
     "rejected": "Rejected. It is not sent, and whoever asked is told why.",
     "revoked": "Your approval is taken back.",
 }
+QUEUED = "Approved, and queued: the gate looks once more before it is sent."
 
 # A one-time link shows who holds the machine, not who the person is: it does not count as a fresh sign-in.
 CHOOSE_ONE = "Nothing was decided. You have no password yet: choose one under Password, then approve."
@@ -42,7 +48,7 @@ def reviews_page(request: HttpRequest) -> HttpResponse:
     shell = build_shell(request, "reviews", workspace)
     lists = Lists(workspace, person_of(request), may_approve="approve" in shell.may)
     told = {"shell": shell, "now": shell.now, "lists": lists, "region": is_region(request)}
-    told["topic"] = f"workspace:{workspace.pk}:runs"
+    told |= {"topic": f"workspace:{workspace.pk}:runs", "halts": halts.in_force(workspace.pk)}
     return render(request, "reviews/_list.html" if is_region(request) else "reviews/page.html", told)
 
 
@@ -53,21 +59,30 @@ def review_page(request: HttpRequest, review_id: str) -> HttpResponse:
     """GET /reviews/<id> : what would be sent, who said what, and what you may do; or its live region."""
     review = find(request, review_id)
     shell = build_shell(request, "reviews", review.workspace)
-    detail = Detail(review, actor_of(request), shell.now, signed_in_s(request))
+    detail = detail_of(review, actor_of(request), shell.now, signed_in_s(request))
     told = {"shell": shell, "now": shell.now, "d": detail, "topic": topics_of(review.run)[0]}
+    told["new_action"] = repair_words.NEW_ACTION
     told |= {"may": "approve" in shell.may, "region": is_region(request)}
     told["comment"] = words.clean(request.GET.get("comment", ""))[: approvals.TEXT_MAX]
     return render(request, "reviews/_review.html" if is_region(request) else "reviews/review.html", told)
 
 
+def detail_of(review: Review, actor: access.Actor, now: datetime, ago: float | None) -> Detail:
+    """What the page of this review tells: of an effect before it is sent, or of a compensation."""
+    compensation = compensation_of(review)
+    if compensation is None:
+        return Detail(review, actor, now, ago)
+    return RepairDetail(review, compensation, actor, now, ago)
+
+
 def find(request: HttpRequest, review_id: str) -> Review:
-    """The review with its effect, for members of its workspace; NotFound for everybody else."""
+    """The review with what it is about, for members of its workspace; NotFound for everybody else."""
     rows = Review.objects.select_related("effect__kind", "run__owner", "workspace").filter(pk=review_id)
     review = rows.first()
     if review is None:
         raise access.NotFound("review")
     access.demand(actor_of(request), "read", review.run)
-    return review
+    return cast(Review, with_compensations([review])[0])
 
 
 @require_POST
@@ -113,10 +128,17 @@ def say(request: HttpRequest, told: Decided | NotDecided) -> HttpResponse:
     if isinstance(told, NotDecided):
         messages.error(request, f"Nothing was decided. {told.sentence}")
     else:
-        kept = told.answer == "granted" and not told.started
-        left = told.review.needed - told.review.approvals.filter(state="GIVEN").count()
-        messages.info(request, SAID["kept" if kept else told.answer].format(left=left))
+        messages.info(request, said(told))
     return redirect("review", told.review.pk)
+
+
+def said(told: Decided) -> str:
+    """One sentence: what was decided, and what that starts."""
+    if told.answer == "granted" and told.started and told.review.subject == Subject.COMPENSATION:
+        return QUEUED
+    kept = told.answer == "granted" and not told.started
+    left = told.review.needed - told.review.approvals.filter(state="GIVEN").count()
+    return SAID["kept" if kept else told.answer].format(left=left)
 
 
 def signed_in_s(request: HttpRequest) -> float | None:

@@ -33,6 +33,14 @@ SILENT = {
     "cancel": "Record a stop of mode cancel",
     "abandon": "Record a stop of mode abandon",
 }
+POLICIES = {
+    "approve": "when people approve it",
+    "automatic": "by itself, local files only",
+    "never": "never",
+}
+AFTER_A_STOP = {"no": "no", "yes": "yes"}
+COMPENSATION = ("c_kind", "c_policy", "c_approvals", "c_minutes", "c_after", "c_propose")
+PROPOSE = {"people": "people and the run’s tokens", "drain": "also when a run comes to rest"}
 
 
 @require_http_methods(["GET", "POST"])
@@ -68,18 +76,34 @@ def read(sent: QueryDict) -> dict[str, Any]:
     """The form's content as rules would hold it; a row that names nothing is no rule."""
     columns = [sent.getlist(name) for name in ("kind", "class", "amount", "approvals", "minutes")]
     rows = [_rule(*row) for row in zip(*columns, strict=False) if any(part.strip() for part in row[:3])]
+    mending = [sent.getlist(name) for name in COMPENSATION]
+    kinds = [_compensation(*row) for row in zip(*mending, strict=False) if row[0].strip()]
     return {
         "partial_output": sent.get("partial_output"),
         "silent_stop": sent.get("silent_stop") or None,
         "cleanup_classes": sent.getlist("cleanup_classes"),
         "release_by_two": "release_by_two" in sent,
         "approvals": rows,
+        "compensations": kinds,
     }
 
 
 def _rule(kind: str, op_class: str, amount: str, approvals: str, minutes: str) -> dict[str, Any]:
     named = {"kind": kind.strip(), "class": op_class or None, "amount": amount.strip()}
     return {**named, "approvals": round(_number(approvals)), "expires_s": round(_number(minutes) * MINUTE)}
+
+
+def _compensation(
+    kind: str, policy: str, approvals: str, minutes: str, after: str, propose: str
+) -> dict[str, Any]:
+    return {
+        "kind": kind.strip(),
+        "policy": policy,
+        "approvals": round(_number(approvals)),
+        "expires_s": round(_number(minutes) * MINUTE),
+        "after_a_stop": after == "yes",
+        "propose": propose,
+    }
 
 
 def _number(text: str) -> float:
@@ -105,9 +129,11 @@ def _show(
     told: dict[str, Any] = {"shell": shell, "now": shell.now, "standing": standing, "said": list(said)}
     told |= {"may": "rules" in shell.may, "outputs": OUTPUTS, "silent": SILENT, "classes": CLASSES}
     told |= {"rows": [*map(_row, standing.rules.approvals), *[{} for _ in range(SPARE)]]}
+    told |= {"mending": [*map(_row, standing.rules.compensations), *[{} for _ in range(SPARE)]]}
+    told |= {"policies": POLICIES, "after": AFTER_A_STOP, "propose": PROPOSE}
     told["who"] = words.clean(name_actors([standing.changed_by]).get(standing.changed_by, ""))
     return render(request, "rules/page.html", told, status=status)
 
 
-def _row(rule: rules.ApprovalRule) -> dict[str, Any]:
+def _row(rule: rules.ApprovalRule | rules.CompensationRule) -> dict[str, Any]:
     return {**rule.model_dump(), "minutes": f"{rule.expires_s / MINUTE:.10g}"}

@@ -19,6 +19,7 @@ from dashboard.pages.children import Children
 from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
+from dashboard.pages.repairs import Repairs, needs, proposal_of
 from dashboard.pages.retries import Retries
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, stages
@@ -29,7 +30,7 @@ from dashboard.pages.workers import Workers, late
 from dashboard.reports.sentences import effect_term
 from dashboard.restored import missing_for
 from dashboard.words import Term
-from effects.models import Effect, Settlement
+from effects.models import Compensation, Effect, Settlement
 from runs import access, gates, receipts
 from runs.evidence import topics_of
 from runs.models import Evidence, Refusal, Run, RunStatus
@@ -47,6 +48,7 @@ class EffectRow:
     evidence: str
     plan: str
     line: int | None
+    offer: tuple[str, str] = ("", "")  # what may be done about it: a word and an address
 
 
 class RunPage:
@@ -137,7 +139,8 @@ class RunPage:
 
     @property
     def effects(self) -> list[EffectRow]:
-        return [effect_row(effect, self.run.status) for effect in self.facts.effects]
+        newest = {one.effect_id: one for one in self.facts.compensations}
+        return [effect_row(effect, self.run.status, newest) for effect in self.facts.effects]
 
     @property
     def effects_total(self) -> int:
@@ -150,6 +153,10 @@ class RunPage:
     @cached_property
     def retries(self) -> Retries:
         return Retries(self.facts, "resume" in self.may)
+
+    @cached_property
+    def repairs(self) -> Repairs:
+        return Repairs(self.facts)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -187,7 +194,7 @@ def sentence(facts: Facts, chip: Term) -> str:
         effects=_named_unknowns(facts),
         effects_are=words.count(facts.unknown, "effect is", "effects are"),
         who=facts.who(stop) if stop else "a stop above it",
-        need="people",
+        need=words.listed(needs(facts.repairs)) or "people",
         done=words.count(facts.settlements["CONFIRMED"] + facts.settlements["PARTIAL"], "effect"),
         not_done=facts.settlements["NOT_APPLIED"] + facts.settlements["NOT_STARTED"],
     )
@@ -204,11 +211,15 @@ def _named_unknowns(facts: Facts) -> str:
     return words.doubtful(named, len(open_ones), facts.messages_open + facts.messages["ACCEPTED_UNKNOWN"])
 
 
-def effect_row(effect: Effect, run_status: str) -> EffectRow:
-    """An effect with its ground and its declared plan in words."""
+def effect_row(effect: Effect, run_status: str, newest: dict[str, Compensation]) -> EffectRow:
+    """An effect with its ground and its declared plan in words, and what may be proposed for it.
+
+    `newest`: the newest compensation of each effect, by its id.
+    """
     line = getattr(effect, "line", None)
     term = effect_term(effect.settlement, run_status)
-    return EffectRow(effect, term, evidence_of(effect), plan_of(effect), line)
+    offer = proposal_of(effect, run_status, newest)
+    return EffectRow(effect, term, evidence_of(effect), plan_of(effect), line, offer)
 
 
 def evidence_of(effect: Effect) -> str:

@@ -37,7 +37,7 @@ def stages(facts: Facts) -> list[Stage]:
         _acknowledge(facts, stop),
         _quiesce(facts, stop),
         _reconcile(facts),
-        Stage("Compensate", LATER, "st-comp", "", "Nothing asked", _plans(facts), "#effects"),
+        _compensate(facts),
         _close(facts, stop),
     ]
 
@@ -114,6 +114,30 @@ def _next_check(facts: Facts) -> str:
     parts += [f"{words.count(facts.messages_open, 'message')} open"] if facts.messages_open else []
     parts += [f"next look-up {clock(min(checks))}"] if checks else []
     return ", ".join(parts)
+
+
+def _compensate(facts: Facts) -> Stage:
+    """From the rows of compensations: now while something of them is open."""
+    found = facts.repairs
+    if not found.total():
+        return Stage("Compensate", LATER, "st-comp", "", "Nothing asked", _plans(facts), "#effects")
+    waiting, sent = found["PROPOSED"] + found["APPROVED"], found["DISPATCHED"] + found["UNKNOWN"]
+    known, doubt = found["VERIFIED"] + found["FAILED"], sent + found["ACCEPTED_UNKNOWN"]
+    strip = ["known"] * found["VERIFIED"] + ["denied"] * found["FAILED"] + ["unknown"] * doubt
+    say = f"{found['VERIFIED']} verified, {found['FAILED']} failed, {doubt} unknown"
+    is_open = bool(waiting or sent or facts.unanswered)
+    parts = [f"{found['FAILED']} failed"] if found["FAILED"] else []
+    parts += [f"{found['UNKNOWN']} unknown"] if found["UNKNOWN"] else []
+    parts += [f"{found['DISPATCHED']} under way"] if found["DISPATCHED"] else []
+    note, state = ", ".join(parts), NOW if is_open else DONE
+    if waiting:
+        bold, rest = str(waiting), "in review" if not found["APPROVED"] else "in review or approved"
+    elif known or doubt:
+        bold, rest = str(found["VERIFIED"]), f"of {known + doubt} verified"
+    else:
+        bold, rest = "", "None carried out"
+    icon = "st-comp" if is_open else "st-settled"
+    return Stage("Compensate", state, icon, bold, rest, note, "#compensations", strip, say)
 
 
 def _plans(facts: Facts) -> str:

@@ -56,7 +56,7 @@ def test_a_second_start_keeps_the_people_and_prints_no_password(
     first, second = capsys.readouterr().out.splitlines()
     assert "password: " in first
     assert "printed the first time" in second
-    assert (User.objects.count(), Workspace.objects.count(), Kind.objects.count()) == (2, 1, 2)
+    assert (User.objects.count(), Workspace.objects.count(), Kind.objects.count()) == (2, 1, 3)
     worlds.clear()
 
 

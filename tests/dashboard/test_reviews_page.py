@@ -128,7 +128,7 @@ def test_who_may_not_is_told_why_and_has_no_button(world: World) -> None:
     stopper = an_admin(world)
     world.stop(run, by=stopper, mode="pause")
     said = page(browser(stopper), review)
-    assert "You asked for a stop of this run." in said
+    assert "You asked for a stop of this run, or for one that it was a part of." in said
     assert "erin asked for a stop of this run" in said.replace("Erin", "erin")
     assert (
         f'action="/reviews/{review.pk}/approve"'

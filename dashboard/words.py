@@ -227,9 +227,9 @@ REFUSAL_REASON = {
     "not_due": "its retry is not due yet",
     "not_at_rest": "its run is not at rest",
     "halted": "compensations are halted",
+    "no_rule": "no rule permits it",
+    "not_forwarded": "the rules forward no stop",
     "not_sure": "what it answers is not known to have happened",
-    "no_rule": "no rule permits it any more",
-    "after_a_stop": "its rule permits none after a stop",
 }
 
 # The pill beside the workspace; static/live.js says the same words.

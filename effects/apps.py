@@ -9,10 +9,11 @@ class EffectsConfig(AppConfig):
     def ready(self) -> None:
         from runs import step_stops, stops
 
-        from . import close, delivery_moves, ends, proposals, reviews
+        from . import close, delivery_moves, ends, forwards, proposals, reviews
 
         stops.follow(ends.stopped, ends.concerned)
         stops.follow(delivery_moves.stopped, delivery_moves.concerned)
         stops.follow(reviews.stopped, reviews.concerned)
+        stops.follow(forwards.stopped, forwards.concerned)
         step_stops.follow(reviews.step_stopped)
         close.when_at_rest(proposals.by_drain)

@@ -131,11 +131,11 @@ def _permit(ask: Ask, effect: Effect) -> Permit | None:
     try:
         answer = intents.dispatch_again(ask, effect.pk)
     except DatabaseFailure:
-        return _committed(ask)
+        return committed(ask)
     return answer.permit if isinstance(answer, Opened) else None
 
 
-def _committed(ask: Ask) -> Permit | None:
+def committed(ask: Ask) -> Permit | None:
     """The COMMIT may have come through and only its answer was lost: ask by our own token, on
     another wire, behind whatever the lost one still holds."""
     connection.close()

@@ -46,6 +46,10 @@ class StepTaken(EffectKeyReused):
     """This step was registered for one effect and has it. Name another step for this one."""
 
 
+class CannotAsk(ValueError):
+    """This kind does not say how its provider is asked to cancel. Nothing was declared."""
+
+
 class NoPlan(ValueError):
     """Declare what could lessen this effect, or that there is none, because …"""
 
@@ -63,11 +67,12 @@ class Intention:
     target: str = ""
     amount: str = ""
     approvals: int = 0  # how many people its agent wants to decide first
+    on_stop: str = ""  # ask_provider: a cancel of its run asks its provider to cancel it (forwards.py)
 
     def parameters(self, op_class: str) -> str:
         """The digest that a second declaration under this key must match."""
         parts = [self.kind, op_class, self.target, self.amount, digest(self.body), digest(self.plan)]
-        return digest(canonical(parts))
+        return digest(canonical([*parts, self.on_stop] if self.on_stop else parts))
 
 
 def plan_bytes(kind: str = "", title: str = "", body: str = "", none_because: str = "") -> bytes:
@@ -192,6 +197,7 @@ class EffectIntent:
             plan_digest=digest(new.plan),
             parameters_digest=new.parameters(self.op_class),
             approvals=new.approvals or None,
+            on_stop=new.on_stop or None,
             **more,
         )
 
@@ -222,6 +228,8 @@ def intent_for(workspace_id: str, new: Intention, actor: Actor) -> EffectIntent:
     if not new.plan:
         raise NoPlan("plan")
     kind = Kind.objects.filter(workspace_id=workspace_id, name=new.kind).first()
+    if new.on_stop and (kind is None or not kind.send.get("cancel")):
+        raise CannotAsk(new.kind)
     op_class = kind.op_class if kind else (new.op_class or OperationClass.EXTERNAL_WRITE)
     return EffectIntent(new, kind, op_class, actor.id)
 
@@ -229,7 +237,7 @@ def intent_for(workspace_id: str, new: Intention, actor: Actor) -> EffectIntent:
 def dispatch(ask: Ask, new: Intention) -> Opened | Known | Refusal:
     """Register and dispatch in one transaction; a known key is answered, never sent twice.
 
-    Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
+    Raises EffectKeyReused, NoPlan, CannotAsk, NotFound, NotAllowed.
     """
     run = find_run(ask.actor, ask.run_id, "write")
     return _ask_gate(ask, intent_for(run.workspace_id, new, ask.actor))
@@ -251,6 +259,7 @@ def dispatch_again(ask: Ask, effect_id: str, approvals: int = 0) -> Opened | Kno
         effect.target,
         effect.amount,
         approvals,
+        effect.on_stop or "",
     )
     intent = EffectIntent(new, effect.kind, effect.op_class, ask.actor.id)
     return _ask_gate(replace(ask, run_id=effect.run_id, step_id=effect.step_id), intent)
@@ -274,7 +283,7 @@ def _ask_gate(ask: Ask, intent: EffectIntent) -> Opened | Known | Refusal:
 def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:
     """Record an intent without dispatching it; a kind of provider http is sent by our executor.
 
-    Raises EffectKeyReused, NoPlan, NotFound, NotAllowed.
+    Raises EffectKeyReused, NoPlan, CannotAsk, NotFound, NotAllowed.
     """
     run = find_run(ask.actor, ask.run_id, "write")
     intent = intent_for(run.workspace_id, new, ask.actor)

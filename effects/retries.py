@@ -125,6 +125,8 @@ def pause_of(effects: Sequence[Effect]) -> float | None:
 
 def _next_pause(effect: Effect) -> float | None:
     kind = effect.kind
+    if effect.asks_about_id:  # after a stop every retry is refused
+        return None
     if kind is None or kind.provider == Provider.OUTSIDE or not 0 < effect.attempt <= len(kind.retry_after_s):
         return None
     return float(kind.retry_after_s[effect.attempt - 1])

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
-from runs import receipts, turns
+from runs import receipts, turns, wake
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.cleanup import CLEANUP
 from runs.evidence import Line, record
+from runs.forwarding import FORWARD
 from runs.guard import DELIVER, lock_run
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close, delivery_moves, jobs, retries, reviews
+from . import close, contradictions, delivery_moves, jobs, retries, reviews
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
@@ -99,7 +102,7 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     permit: Permit = Permit.objects.get(pk=permit_id)
     turns.check(permit, told.spend, told.partial_output)
     effect = _effect_of(permit)
-    after_end = run.status in FINAL and permit.guard != DELIVER
+    after_end = run.status in FINAL and permit.guard not in (DELIVER, FORWARD)
     late = permit.state == PermitState.LOST or after_end
     if permit.state not in (PermitState.OPEN, PermitState.LOST):
         if permit.outcome == told.outcome:
@@ -142,7 +145,7 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
     kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
     payload = told.payload | turns.keep(run, permit, told.spend, told.partial_output)
     lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, payload, told.reported_at)]
-    delivery = delivery_moves.of_permit(permit)
+    delivery, was = delivery_moves.of_permit(permit), effect.settlement if effect else ""
     if delivery is not None:
         lines += delivery_moves.settle(run, delivery, permit, told, late, actor)
     elif effect is not None:
@@ -151,10 +154,27 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
         lines += settle_step(run, permit.step, actor.id)
     mark_late(run, permit.step_id)
     record(run, *lines)
-    if effect is not None and effect.settlement == Settlement.NOT_APPLIED:
-        retries.plan(run, permit.step)
+    if effect is not None:
+        _follow_up(run, permit, effect, was)
     receipts.hear_report(run, permit.worker)
     close.advance(run, actor.id)
+
+
+def _follow_up(run: Run, permit: Permit, effect: Effect, was: str) -> None:
+    """What a report leads to beyond its settlement."""
+    if contradictions.is_new(was, effect):
+        record(run, *contradictions.void(run, effect))
+    if effect.settlement == Settlement.NOT_APPLIED:
+        retries.plan(run, permit.step)
+    if effect.on_stop:
+        _ask_now(effect)
+
+
+def _ask_now(effect: Effect) -> None:
+    """A stop asks its provider to cancel it, once this call of it is over."""
+    rows = Effect.objects.filter(asks_about=effect, settlement=Settlement.DECLARED)
+    for pk in rows.values_list("pk", flat=True):
+        transaction.on_commit(partial(wake.run_soon, "effects.tasks.forward", pk), robust=True)
 
 
 def _line(
@@ -186,13 +206,10 @@ def settle_by_report(effect: Effect, permit: Permit, told: Told, actor: Actor, l
     of the attempt that followed.
     """
     was, move = effect.settlement, HAPPENED.get(told.outcome)
-    if move is not None and was in (Settlement.NOT_APPLIED, Settlement.NOT_STARTED):
-        if effect.ground not in ("", Ground.REPORTED):
-            return []  # by a stronger ground
-        contradict(effect, "an earlier attempt is reported to have happened")
-        return [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, Ground.REPORTED)]
-    if was not in OPEN_ONES or (move is None and effect.permit_id != permit.pk):
+    if move is None and effect.permit_id != permit.pk:
         return []
+    if was not in OPEN_ONES:
+        return _against(effect, MEANS.get(told.outcome, ""), actor)
     facts = {"result": told.result, "provider_ref": told.provider_ref, "items": told.items, "late": late}
     if move is not None:
         move(effect, Ground.REPORTED, **facts)
@@ -203,7 +220,26 @@ def settle_by_report(effect: Effect, permit: Permit, told: Told, actor: Actor, l
 
 
 HAPPENED = {"applied": Effect.confirm, "partial": Effect.confirm_partly}
+MEANS = {
+    "applied": "happened",
+    "partial": "partly",
+    "not_applied": "did not happen",
+    "not_sent": "did not happen",
+}
 OPEN_ONES = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN)
+
+
+def _against(effect: Effect, means: str, actor: Actor) -> list[Line]:
+    """A late report of a settled effect: it may speak against the settlement.
+
+    What an earlier attempt was reported to have done stays, whatever the next one came to.
+    """
+    was = effect.settlement
+    by_attempt = effect.ground == Ground.REPORTED and was not in contradictions.NEVER
+    if by_attempt or not contradictions.disagrees(was, effect.ground, means, Ground.REPORTED):
+        return []
+    contradict(effect, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
+    return [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, Ground.REPORTED)]
 
 
 def _did_not_happen(
@@ -238,7 +274,8 @@ def lose(effect: Effect, why: str, *, ask: bool = True) -> None:
 
 def contradict(effect: Effect, why: str) -> None:
     """Settled → UNKNOWN: pieces of evidence disagree. The provider is asked again where it can be."""
-    Effect.contradict(effect, why[:200], *_schedule(effect))
+    ended = Run.objects.filter(pk=effect.run_id, status__in=FINAL).exists()
+    Effect.contradict(effect, why[:200], *_schedule(effect), late=ended)
 
 
 def _schedule(effect: Effect) -> tuple[Any, Any]:
@@ -327,7 +364,16 @@ def give_back(run: Run, step: Step, actor: str) -> list[Line]:
         return [step_line(step, actor)]
     line = withheld_line(actor, step, "", run.cancel_version)
     (Step.finish_partly if step.happened else Step.withhold)(step)
-    return [line]
+    return [line, *_never_asked(run, step, actor)]
+
+
+def _never_asked(run: Run, step: Step, actor: str) -> list[Line]:
+    """A request to cancel of a run that has ended is not sent any more; of others, their rest says so."""
+    rows = Effect.objects.filter(step=step, asks_about__isnull=False, settlement=Settlement.DECLARED)
+    keys = list(rows.values_list("key", flat=True)) if run.status in FINAL else []
+    if keys:
+        Effect.never_start(rows)
+    return [Line("effect.not_started", actor, step_id=step.pk, effect_key=key) for key in keys]
 
 
 def _resolve_unknown(run: Run, step: Step, actor: str) -> list[Line]:
@@ -354,12 +400,12 @@ def step_line(step: Step, actor: str) -> Line:
 
 def mark_late(run: Run, step_id: str) -> None:
     """A result that arrives during or after a stop, of its run or of its step, wears "reported after the
-    stop"; cleanup is none."""
+    stop"; cleanup is none, nor is what forwards the stop."""
     rows = Step.objects.filter(pk=step_id)
     if run.status in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
         rows = rows.filter(stopped_at__isnull=False)
-    cleaning = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard=CLEANUP))
-    rows.filter(~cleaning).update(reported_after_stop=True)
+    its_own = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard__in=[CLEANUP, FORWARD]))
+    rows.filter(~its_own).update(reported_after_stop=True)
 
 
 @verb

@@ -13,7 +13,19 @@ from runs import children, everywhere, fanout, releases, schedules, silence, ste
 from runs import drain as due
 from runs.tasks import alone, each, leaving, with_own_connection
 
-from . import approvals, deliveries, drain, executor, handover, inbound, jobs, queue, reconcile
+from . import (
+    approvals,
+    deliveries,
+    drain,
+    executor,
+    forwarder,
+    forwards,
+    handover,
+    inbound,
+    jobs,
+    queue,
+    reconcile,
+)
 from .lookup import ask_job, check_effect
 
 log = logging.getLogger(__name__)
@@ -39,6 +51,14 @@ def deliver(delivery_id: str) -> None:
         log.info("%s: %s", delivery_id, handover.deliver(delivery_id))
 
 
+@shared_task(name="effects.tasks.forward")
+@with_own_connection
+def forward(effect_id: str) -> None:
+    """Ask a provider to cancel, as a stop wants it, if the gate lets it."""
+    if not leaving():
+        log.info("%s: %s", effect_id, forwarder.forward(effect_id))
+
+
 @shared_task(name="effects.tasks.take_waiting")
 @with_own_connection
 def take_waiting(effect_id: str) -> None:
@@ -61,6 +81,8 @@ def sweep() -> None:
         wake.run_soon("effects.tasks.execute", effect_id)
     for delivery_id in deliveries.waiting():
         wake.run_soon("effects.tasks.deliver", delivery_id)
+    for effect_id in forwards.waiting():
+        wake.run_soon("effects.tasks.forward", effect_id)
     each(stops.end_waiting, stops.waiting_over())
     each(releases.end, releases.over())
     each(step_stops.close_if_over, step_stops.to_close())

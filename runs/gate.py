@@ -14,10 +14,12 @@ from django.db.models import BooleanField, Exists, ExpressionWrapper, F, OuterRe
 from django.db.models.expressions import Combinable
 
 from . import cleanup as cleanup_guard
-from . import compensating, permits, policies, receipts
+from . import compensating, forwarding, permits, policies, receipts
 from .access import NotFound
 from .compensating import compensate as compensate  # a boundary crossed under a guard of its own
 from .evidence import Line, record
+from .forwarding import FORWARD
+from .forwarding import forward as forward  # another one
 from .guard import (
     DELIVER,
     LOST,
@@ -404,18 +406,21 @@ def look(permit_id: str, token: str) -> Look:
 
 
 def _gates_of_permit() -> Q:
-    return gate_of_permit() | cleanup_guard.gate_of_permit() | compensating.gate_of_permit()
+    others = cleanup_guard.gate_of_permit() | compensating.gate_of_permit() | forwarding.gate_of_permit()
+    return gate_of_permit() | others
 
 
 def _scopes_let(permit: Permit, epochs: dict[str, int]) -> bool:
-    """Cleanup goes on under any scope, a compensation while nobody halted it, others while all are open."""
+    """The guards of a stop go on under any scope, a compensation while nobody halted it, others while all
+    are open.
+    """
     if permit.guard == COMPENSATE:
         return not compensating.is_halted(permit)
-    return permit.guard == cleanup_guard.CLEANUP or policies_open(epochs)
+    return permit.guard in (cleanup_guard.CLEANUP, FORWARD) or policies_open(epochs)
 
 
 def _policy_above(permit: Permit) -> Policy | None:
-    """The shut policy that withholds what this permit is for; cleanup goes on under any scope."""
-    if permit.guard in (cleanup_guard.CLEANUP, COMPENSATE):
+    """The shut policy that withholds what this permit is for; the guards of a stop go on under any scope."""
+    if permit.guard in (cleanup_guard.CLEANUP, COMPENSATE, FORWARD):
         return None
     return policies.withholding(permit.run, permit.kind, permit.op_class)

@@ -44,7 +44,8 @@ FORGOTTEN = "key_forgotten"  # the provider may not know the key of the first at
 NOT_APPROVED = "not_approved"  # people said no, or nobody said yes in time
 # Of a compensation alone (runs/compensating.py).
 NOT_AT_REST, HALTED, NOT_SURE = "not_at_rest", "halted", "not_sure"
-NO_RULE, AFTER_A_STOP = "no_rule", "after_a_stop"
+NO_RULE = "no_rule"  # of what is sent by a rule alone (runs/forwarding.py)
+NOT_FORWARDED = "not_forwarded"  # of a request to cancel (runs/forwarding.py)
 WHAT_TO_DO = {
     STOPPED: "Do not send. Release what you hold and end this run's work; it may not start more.",
     STEP_STOPPED: "Do not send, and do nothing more of this step. Its run goes on: other steps may begin.",
@@ -56,12 +57,12 @@ WHAT_TO_DO = {
     FORGOTTEN: "Do not send. The provider may have forgotten this key, so a repeat may not be harmless.",
     USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
     NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",
+    NOT_FORWARDED: "Do not send. The rules of the workspace forward no stop to a provider.",
     NOT_APPROVED: "Do not send. People decided against it, or not in time; its review says who and why.",
     NOT_AT_REST: "Do not send. A compensation starts for a run at rest, and never for an abandoned one.",
     HALTED: "Do not send. Compensations are halted here until a reviewer lifts that.",
+    NO_RULE: "Do not send. No rule permits it.",
     NOT_SURE: "Do not send. What it answers is not known to have happened any more: verify that first.",
-    NO_RULE: "Do not send. No rule permits it any more.",
-    AFTER_A_STOP: "Do not send. Its rule does not permit it for a run that a stop ended or holds.",
 }
 PEOPLE_FIRST = "people_first"  # no refusal: the gate asks people before it answers
 LEASE_S = 30.0

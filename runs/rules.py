@@ -88,7 +88,8 @@ class Rules(BaseModel):
     partial_output: what is kept of a model turn that a stop cut off. cleanup_classes: what a step
     declared as cleanup may be during a stop. silent_stop: the mode of the stop that is recorded for a
     silent run; null records none. approvals: which effects people approve first. release_by_two: a stop
-    that stands is released by two people; it is never asked for to stop. compensations: which may be
+    that stands is released by two people; it is never asked for to stop. forward_stops: a cancel asks the
+    providers of effects that were declared so to cancel them. compensations: which may be
     proposed, and who decides about them.
     """
 
@@ -100,6 +101,7 @@ class Rules(BaseModel):
     silent_stop: Literal["pause", "cancel", "abandon"] | None = None
     approvals: tuple[ApprovalRule, ...] = Field(default=(), max_length=50)
     release_by_two: Annotated[bool, Field(strict=True)] = False
+    forward_stops: Annotated[bool, Field(strict=True)] = False
     compensations: Annotated[tuple[CompensationRule, ...], AfterValidator(_kinds_once)] = Field(
         default=(), max_length=50
     )

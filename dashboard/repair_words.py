@@ -10,7 +10,7 @@ from typing import Any
 from dashboard import words
 from dashboard.words import Term
 from effects.models import Compensation, CompensationState
-from runs.models import PermitState
+from runs.models import PermitState, StepStatus
 from runs.rules import DAY_S
 
 NEW_ACTION = "It does not erase the original, can fail, and can have effects of its own."
@@ -71,8 +71,14 @@ def stage_of(compensation: Compensation, permit_state: str = "", *, halted: bool
         case CompensationState.UNKNOWN:
             return "unverified" if reported else "unknown"
         case CompensationState.FAILED:
-            return "partly" if compensation.items else "failed"
+            return "partly" if in_part(compensation) else "failed"
     return PLAIN[state]
+
+
+def in_part(compensation: Compensation) -> bool:
+    """Whether part of a failed one happened: its items say which, or the step of its attempt that one did."""
+    step = compensation.permit.step if compensation.permit else None
+    return bool(compensation.items) or bool(step and step.status == StepStatus.PARTIAL)
 
 
 def term_of(

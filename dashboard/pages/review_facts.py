@@ -48,7 +48,7 @@ def with_compensations(reviews: Iterable[Any]) -> list[Any]:
     """The same reviews, each with the `compensation` that it is about, if it is about one: one query."""
     found = list(reviews)
     ids = [one.subject_id for one in found if one.subject == Subject.COMPENSATION]
-    rows = Compensation.objects.filter(pk__in=ids).select_related("permit", "kind", "effect__kind")
+    rows = Compensation.objects.filter(pk__in=ids).select_related("permit__step", "kind", "effect__kind")
     known = {one.pk: one for one in rows} if ids else {}
     for review in found:
         review.compensation = known.get(review.subject_id)

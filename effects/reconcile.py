@@ -19,7 +19,7 @@ from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
 from . import close, contradictions, jobs, retries
-from .models import Effect, Ground, Kind, Settlement
+from .models import Compensation, Effect, Ground, Kind, Settlement
 from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
@@ -135,7 +135,7 @@ def _count(effect: Effect, answer: Answer) -> None:
     Effect.objects.filter(pk=effect.pk).update(counted=effect.counted, **more)
 
 
-def meaning_of(effect: Effect, answer: Answer, asked: Asked) -> str:
+def meaning_of(effect: Effect | Compensation, answer: Answer, asked: Asked) -> str:
     """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`.
 
     Absence proves nothing inside the settle window (from the dispatch, and from the end of the last
@@ -168,7 +168,7 @@ def _is_fenced(answer: Answer, kind: Kind) -> bool:
     return answer.fenced or (kind.key_fencing and not kind.lookup.get("fence"))
 
 
-def _only_call(effect: Effect, asked: Asked) -> bool:
+def _only_call(effect: Effect | Compensation, asked: Asked) -> bool:
     """Whether it was told after the one call that was ever made, so that it can speak of no other."""
     if effect.dispatched_at is None or effect.dispatched_at > asked.at:
         return False
@@ -176,7 +176,7 @@ def _only_call(effect: Effect, asked: Asked) -> bool:
     return mine.exclude(state=PermitState.NOT_SENT).count() == 1
 
 
-def _calls(effect: Effect, at: datetime) -> tuple[bool, datetime]:
+def _calls(effect: Effect | Compensation, at: datetime) -> tuple[bool, datetime]:
     """Whether each holder had said by then that its call was over, and when the last one did."""
     mine = Permit.objects.filter(run_id=effect.run_id, effect_key=effect.key)
     said, last = True, effect.dispatched_at or at

@@ -50,11 +50,10 @@ class Remedy(Protocol):
     def known(self, run: Run) -> Known | None:
         """The answer for one that is not to be sent now; None when it may be."""
 
-    def objection(self, run: Run) -> str | None:
-        """Why it may not be sent, a key of WHAT_TO_DO; None when nothing speaks against it."""
-
-    def refused(self, run: Run, reason: str) -> list[Line]:
-        """What becomes of it by this refusal, and the evidence of that."""
+    def decide(self, run: Run, reason: str | None) -> tuple[str | None, list[Line]]:
+        """Why it may not be sent: what the guard said, or a reason of its own; None when it may. And the
+        evidence of what became of it by that.
+        """
 
     def opened(self, run: Run, permit: Permit) -> tuple[Any, list[Line]]:
         """Use up its approvals and write that it is sent; returns it and the evidence of it."""
@@ -73,16 +72,14 @@ def compensate(ask: Ask, remedy: Remedy) -> Opened | Known | Refusal:
     if known is not None:
         return known
     reason, stop = _why_not(run, ask.seen_version, remedy.kinds)
-    reason = reason or remedy.objection(run)
+    reason, lines = remedy.decide(run, reason)
     if reason is not None:
-        lines = remedy.refused(run, reason)
-        refusal = refuse(run, ask, reason, ask.boundary, stop=stop)
         record(run, *lines)
-        return refusal
+        return refuse(run, ask, reason, ask.boundary, stop=stop)
     step = _dispatched(run, ask)
     permit = permits.open_one(run, ask, step, COMPENSATE)
-    subject, lines = remedy.opened(run, permit)
-    record(run, *lines, permits.opened_line(permit, ask))
+    subject, more = remedy.opened(run, permit)
+    record(run, *lines, *more, permits.opened_line(permit, ask))
     return Opened(permit, step, subject)
 
 

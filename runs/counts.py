@@ -22,6 +22,7 @@ VERBS = Histogram(
 )
 FAILED = Counter("allstop_verb_errors_total", "Calls of a verb that ended in an error.", ["verb", "error"])
 REFUSED = Counter("allstop_refusals_total", "What the gates refused.", ["boundary", "reason"])
+COMPENSATED = Counter("allstop_compensations_total", "What compensations that were sent came to.", ["result"])
 SOCKETS = Gauge("allstop_websockets", "Open live connections of pages.")
 THROTTLED = Counter("allstop_throttled_total", "API calls answered 429.", ["by"])
 
@@ -45,3 +46,8 @@ def timed(verb: str) -> Iterator[None]:
 def refused(boundary: str, reason: str) -> None:
     """Count a refusal once it is committed."""
     transaction.on_commit(REFUSED.labels(boundary, reason).inc, robust=True)
+
+
+def compensated(result: str) -> None:
+    """Count what a compensation came to (verified · failed · unknown) once it is committed."""
+    transaction.on_commit(COMPENSATED.labels(result).inc, robust=True)

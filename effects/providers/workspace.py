@@ -335,11 +335,11 @@ def wants_back(effect: Sendable) -> bool:
         return False
 
 
-def put_back(effect: Sendable) -> Told:
+def put_back(effect: Sendable, ready: Ready = lambda: None) -> Told:
     """Put back what was there before, under the plan `restore_files` that was declared with the intent.
 
     A file that somebody changed since is left as it is. applied · partial (what was left) · unknown.
-    Raises NotDeclared, OSError.
+    Raises NotDeclared, OSError, and what `ready` raises, which is called directly before the first file.
     """
     if not wants_back(effect):
         raise NotDeclared(effect.pk)
@@ -349,6 +349,7 @@ def put_back(effect: Sendable) -> Told:
             _bar(lock, effect.attempt)
             plan, _ = _journal(root, effect)
             states = states_of(effect)
+            ready()
             for place, state in enumerate(states):
                 if state.state == "written":
                     _restore(root, effect, place, plan[place])
@@ -363,6 +364,35 @@ def put_back(effect: Sendable) -> Told:
         items={"changed since": left[:TOLD_MAX]} if left else None,
         detail=detail,
     )
+
+
+def is_back(effect: Sendable) -> Answer:
+    """Whether each file that the effect wrote is as it was before: present (all of them are) · partial (which
+    are left) · absent (none is) · can't tell. Asked under the effect's lock, so nobody is at work on them.
+    """
+    root = folder.root_of(effect.run.workspace_id)
+    try:
+        if not root.is_dir():
+            return Answer(CANT_TELL, "the workspace's folder can't be seen from here")
+        with _alone(root, effect):
+            plan, done = _journal(root, effect)
+            now = [_digest(root, one["path"]) for one in plan]
+            ours = [place for place, one in enumerate(plan) if place in done or now[place] == one["sha256"]]
+            left = [plan[place]["path"] for place in ours if now[place] != plan[place]["before"]]
+    except Writing:
+        return Answer(CANT_TELL, "a process still holds these files")
+    except OSError as error:
+        return Answer(CANT_TELL, f"the folder could not be read: {error.strerror}")
+    if not left:
+        return Answer(PRESENT, "each file is as it was before", {"of": len(ours)})
+    detail = f"{len(left)} of {len(ours)} files are not as they were before"
+    partly = PARTIAL if len(left) < len(ours) else ABSENT
+    return Answer(partly, detail, {"of": len(ours)}, items={"left": left[:TOLD_MAX]})
+
+
+def _digest(root: Path, path: str) -> str | None:
+    found = folder.there(root, path)
+    return found.sha256 if found else None
 
 
 def _restore(root: Path, effect: Sendable, place: int, one: dict[str, Any]) -> None:

@@ -9,9 +9,9 @@ from runs.evidence import Line, record
 from runs.models import Workspace
 from runs.store import Now, verb
 
-from .models import Kind, Provider
-from .new_kind import ANSWERS, BadKind, NewKind, on_wire
-from .providers import PROVIDERS
+from .models import Account, Kind, Provider
+from .new_kind import ANSWERS, BadKind, NewKind, is_own, on_wire
+from .providers import PROVIDERS, own
 from .providers.workspace import INSPECTED
 
 # What no kind of a provider may be: each module's own check.
@@ -39,6 +39,8 @@ def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -
         raise NotFound("workspace")
     demand_workspace(actor, "kinds", workspace_id)
     check(new)
+    if new.account and not Account.objects.filter(workspace=workspace, name=new.account).exists():
+        raise BadKind("account", "There is no account of this name; put it first")
     new = completed(new)
     known = Kind.objects.filter(workspace=workspace, name=name).first()
     if known is None:
@@ -66,6 +68,8 @@ def check(new: NewKind) -> None:
     if new.retry_after_s and new.provider == Provider.OUTSIDE:
         raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")
     CHECKS[new.provider](new)
+    if is_own(new.lookup):
+        own.check(new)
 
 
 def completed(new: NewKind) -> NewKind:

@@ -71,6 +71,11 @@ def on_wire(name: str) -> str:
     return {"idempotency": "key", "op_class": "class"}.get(name, name)
 
 
+def is_own(lookup: dict[str, Any]) -> bool:
+    """Whether an agent itself answers these look-ups (providers/own.py)."""
+    return "callback" in lookup or "poll" in lookup
+
+
 def check_class(new: NewKind, op_class: str) -> None:
     """Raises BadKind unless the kind is of the one class that its provider has."""
     if new.op_class != op_class:
@@ -79,7 +84,7 @@ def check_class(new: NewKind, op_class: str) -> None:
 
 def check_lookup(new: NewKind) -> None:
     """A look-up over http, where there is one, and what it says of jobs and keys. Raises BadKind."""
-    if not new.lookup:
+    if not new.lookup or is_own(new.lookup):
         return
     check_url("lookup.url", new.lookup.get("url", ""), needs_key=True)
     job = new.lookup.get("job") or {}

@@ -393,6 +393,13 @@ class LookUpIn(In):
     ref_path: JsonPath | None = None
 
 
+class OwnLookUpIn(In):
+    """The agent itself says what is there: we call it back, signed, or it comes for what is due (`poll`)."""
+
+    callback: Url | None = None
+    poll: Literal[True] | None = None
+
+
 class SendIn(In):
     """How our executor sends it: one request, with the effect key as Idempotency-Key."""
 
@@ -438,7 +445,7 @@ class KindIn(In):
     compensation: Answer = ""
     durable_before_pause: Answer = ""
     when_unknown: Answer = ""
-    lookup: LookUpIn | None = None
+    lookup: LookUpIn | OwnLookUpIn | None = None
     send: SendIn | FolderIn | None = None
     settle_window_s: Duration = 60
     check_every_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from effects.models import Effect, Kind
 from effects.models import Provider as Name
+from effects.new_kind import is_own
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import email, http, job, model, outside, workspace
-from .shape import Inspection, NoSender, Provider, Ready, Sendable
+from . import email, http, job, model, outside, own, workspace
+from .shape import Inspection, NoSender, Provider, Ready, Sendable, inspection_of
 
 PROVIDERS: dict[str, Provider] = {
     Name.HTTP: http,
@@ -43,6 +44,8 @@ def look_up(effect: Sendable) -> Answer:
         return Answer(CANT_TELL, "whether it was asked to cancel can't be looked up")
     if kind is None or not kind.lookup or kind.provider not in PROVIDERS:
         return Answer(CANT_TELL, "this kind has no look-up")
+    if is_own(kind.lookup):
+        return own.look_up(effect, kind)
     return PROVIDERS[kind.provider].look_up(effect, kind)
 
 
@@ -62,8 +65,10 @@ def ask_to_cancel(asking: Effect, kind: Kind, ready: Ready) -> Told:
 def inspect(effect: Sendable) -> Inspection | None:
     """What is there now, for people; None where nobody can look."""
     kind = effect.kind
-    if kind is None or kind.provider not in PROVIDERS:
+    if kind is None or kind.provider not in PROVIDERS or kind.lookup.get(own.POLL):
         return None
+    if is_own(kind.lookup):
+        return inspection_of(own.look_up(effect, kind))
     return PROVIDERS[kind.provider].inspect(effect)
 
 

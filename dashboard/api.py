@@ -27,6 +27,7 @@ import effects.compensation_api
 import effects.coverage_api
 import effects.delivery_api
 import effects.gate_api
+import effects.look_up_api
 import effects.policy_api
 import effects.retry_api
 import effects.review_api
@@ -105,6 +106,7 @@ for router in (
     effects.compensation_api.router,
     effects.gate_api.router,
     effects.account_api.router,
+    effects.look_up_api.router,
     runs.rules_api.router,
     runs.turn_api.router,
     notices_api.router,

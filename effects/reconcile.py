@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from runs.access import SYSTEM, Actor
@@ -58,9 +58,11 @@ def _says_something(value: Any) -> bool:
 def due(limit: int = 100) -> list[str]:
     """Ids of UNKNOWN effects whose next check is due: of each kind in turn, the longest due first.
 
-    So a provider that is slow, with thousands of effects to look up, holds up no other.
+    So a provider that is slow, with thousands of effects to look up, holds up no other. Those whose agent
+    comes for its look-ups (polled.py) are due here when their schedule is over.
     """
     rows = Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
+    rows = rows.filter(Q(kind__lookup__poll__isnull=True) | Q(check_until__lte=Now()))
     rows = rows.exclude(run__status=RunStatus.ABANDONED)  # there, only evidence that comes by itself
     turn = Window(RowNumber(), partition_by=F("kind_id"), order_by=F("next_check_at").asc())
     in_turn = rows.annotate(turn=turn).order_by("turn", "next_check_at")

@@ -50,6 +50,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "no-plan": (422, "A plan is missing"),
     "no-scope-named": (422, "Your stop was NOT recorded: it does not say of what"),
     "no-run-named": (422, "Your stop was NOT recorded: it names no run"),
+    "no-turn": (409, "This look-up is not yours"),
     "not-allowed": (403, "This token may not do that"),
     "not-approved": (409, "People did not approve it"),
     "not-found": (404, "There is nothing here"),

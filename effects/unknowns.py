@@ -227,6 +227,17 @@ def find(subject_id: str, actor: Actor, action: str = "read") -> Unknown:
     return _told([(matter, row)])[0]
 
 
+def find_many(workspace_id: str, subject_ids: Iterable[str]) -> list[Unknown]:
+    """Those of these that are in this workspace, which the caller may read; in their order. Five queries."""
+    ids = list(dict.fromkeys(subject_ids))
+    found: dict[str, Any] = {}
+    for prefix, matter in PREFIX.items():
+        mine = [pk for pk in ids if pk.startswith(prefix)]
+        rows = _rows(matter).filter(pk__in=mine, run__workspace=workspace_id) if mine else ()
+        found |= {row.pk: (matter, row) for row in rows}
+    return _told([found[pk] for pk in ids if pk in found])
+
+
 def row_of(subject_id: str) -> tuple[str, Row]:
     """What it is, and its row with run and kind as they stand now. Raises NotFound."""
     matter = PREFIX.get(subject_id[:3])

@@ -31,6 +31,7 @@ from allstop.errors import (
     WaitingForApproval,
     Withheld,
 )
+from allstop.look_ups import LookUp, Seen
 from allstop.outcome import Outcome, http_outcome
 from allstop.run import Run
 from allstop.step import Step
@@ -42,6 +43,7 @@ __all__ = [
     "Client",
     "Effect",
     "GateUnavailable",
+    "LookUp",
     "LostClaim",
     "MustWait",
     "NeverSent",
@@ -58,6 +60,7 @@ __all__ = [
     "RetryRefused",
     "Run",
     "RunEnded",
+    "Seen",
     "StaleVersion",
     "Step",
     "StepEnded",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Mapping
 from types import TracebackType
 
+from allstop import look_ups
 from allstop.base import BaseClient, StopNotRecorded, registering_kind, stopping, target
-from allstop.errors import Json
+from allstop.errors import GateUnavailable, Json
+from allstop.look_ups import Look, LookUp, Seen
 from allstop.run import Run
 from allstop.talk import carry_out
 
 __all__ = ["Client", "StopNotRecorded"]
+
+log = logging.getLogger("allstop")
 
 
 class Client(BaseClient[Run]):
@@ -46,6 +53,35 @@ class Client(BaseClient[Run]):
         """Register or replace an effect kind with its six answers. Needs a token with kinds:write."""
         return carry_out(registering_kind(name, definition), self._send)
 
+    def answer_look_ups(
+        self,
+        kinds: Mapping[str, Look],
+        *,
+        every_s: float | None = None,
+        until: threading.Event | None = None,
+    ) -> int:
+        """Answer what is due of these kinds, each with its function; returns how many answers were taken.
+
+        Once, or again each `every_s` seconds until the event is set (without one: for ever). In a loop a
+        server that is away is waited for. A function that raises has seen nothing: "can't tell". Needs a
+        token with runs:write, and kinds with lookup {"poll": true}.
+        """
+        names, done = look_ups.known(kinds), 0
+        until = until or threading.Event()
+        while True:
+            try:
+                done += sum(self._answer_due(name, kinds[name]) for name in names)
+            except GateUnavailable as error:
+                if every_s is None:
+                    raise
+                log.warning("No look-up is answered for now: %s", error)
+            if every_s is None or until.wait(every_s):
+                return done
+
+    def _answer_due(self, kind: str, look: Look) -> int:
+        due = carry_out(look_ups.taking(kind), self._send)
+        return sum(carry_out(look_ups.telling(one, _seen(one, look)), self._send) for one in due)
+
     def close(self) -> None:
         """Close the connections. Runs must have ended."""
         self._courier.close()
@@ -58,3 +94,10 @@ class Client(BaseClient[Run]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _seen(one: LookUp, look: Look) -> Seen:
+    try:
+        return look(one)
+    except Exception as error:
+        return look_ups.failed(one, error)

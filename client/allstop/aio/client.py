@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+import logging
+from collections.abc import Mapping
 from types import TracebackType
 
+from allstop import look_ups
 from allstop.aio.run import AsyncRun
 from allstop.aio.threads import Threads
 from allstop.aio.wire import AsyncWire
 from allstop.base import BaseClient, registering_kind, stopping, target
-from allstop.errors import Json
+from allstop.errors import GateUnavailable, Json
+from allstop.look_ups import AsyncLook, LookUp, Seen
+
+log = logging.getLogger("allstop")
 
 
 class AsyncClient(BaseClient[AsyncRun]):
@@ -59,6 +66,39 @@ class AsyncClient(BaseClient[AsyncRun]):
         """Register or replace an effect kind with its six answers. Needs a token with kinds:write."""
         return await self._async_wire.have(registering_kind(name, definition))
 
+    async def answer_look_ups(
+        self,
+        kinds: Mapping[str, AsyncLook],
+        *,
+        every_s: float | None = None,
+        until: asyncio.Event | None = None,
+    ) -> int:
+        """Answer what is due of these kinds, each with its function; returns how many answers were taken.
+
+        Once, or again each `every_s` seconds until the event is set (without one: until it is cancelled). In
+        a loop a server that is away is waited for. A function that raises has seen nothing: "can't tell".
+        Needs a token with runs:write, and kinds with lookup {"poll": true}.
+        """
+        names, done = look_ups.known(kinds), 0
+        until = until or asyncio.Event()
+        while True:
+            try:
+                for name in names:
+                    done += await self._answer_due(name, kinds[name])
+            except GateUnavailable as error:
+                if every_s is None:
+                    raise
+                log.warning("No look-up is answered for now: %s", error)
+            if every_s is None or await _set_within(until, every_s):
+                return done
+
+    async def _answer_due(self, kind: str, look: AsyncLook) -> int:
+        done = 0
+        for one in await self._async_wire.have(look_ups.taking(kind)):
+            seen = await _seen(one, look)
+            done += await self._async_wire.have(look_ups.telling(one, seen))
+        return done
+
     async def close(self) -> None:
         """Close the connections. Runs must have ended; a thread that goes on keeps what it needs."""
         await self._async_wire.settled(self._address.give_up_s)
@@ -73,3 +113,19 @@ class AsyncClient(BaseClient[AsyncRun]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _seen(one: LookUp, look: AsyncLook) -> Seen:
+    try:
+        seen = look(one)
+        return await seen if inspect.isawaitable(seen) else seen
+    except Exception as error:
+        return look_ups.failed(one, error)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -61,10 +61,11 @@ def changes_of(run: Run) -> list[Change]:
     """What the disk says of each; one query, and at most 200 files of each effect."""
     rows = Effect.objects.filter(run=run, op_class=OperationClass.WORKSPACE_CHANGE)
     newest = rows.select_related("kind").defer("body").order_by("-pk")[:EFFECTS_MAX]
-    return [_change(effect, run) for effect in newest]
+    return [change_of(effect, run) for effect in newest]
 
 
-def _change(effect: Effect, run: Run) -> Change:
+def change_of(effect: Effect, run: Run) -> Change:
+    """One effect of the run, with its kind: what it did to files, and what is there now."""
     effect.run = run
     if effect.kind is None or effect.kind.provider != Provider.WORKSPACE:
         return Change(effect, why_not="Its agent wrote these files itself; they can’t be seen from here.")

@@ -16,7 +16,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard.pages.banner import Banner, banner_of
-from effects import review_lists
+from effects import review_lists, unknowns
 from runs import access
 from runs.models import STANDING, Membership, StopRequest, User, Workspace
 from runs.store import database_time
@@ -35,12 +35,12 @@ class NavItem:
 
     @property
     def says(self) -> str:
-        return "in force" if self.word == "Stops" else "waiting for you"
+        return {"Stops": "in force", "Unknowns": "open"}.get(self.word, "waiting for you")
 
 
 @dataclass(frozen=True)
 class Shell:
-    """The frame: `may` holds the person's rights in the workspace that is shown."""
+    """The frame. `may`: the person's rights in the workspace that is shown; `unknown` counts to NAMED."""
 
     now: datetime
     who: str
@@ -50,6 +50,7 @@ class Shell:
     nav: list[NavItem]
     release: str
     banner: Banner | None = None
+    unknown: int = 0
 
     @property
     def may_stop(self) -> bool:
@@ -92,21 +93,24 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
     shown = workspace or (spaces[0] if spaces else None)
     role = next((m.role for m in members if shown and m.workspace_id == shown.pk), None)
     may = access.ROLE_MAY[role] if role else frozenset[str]()
+    unknown = unknowns.count(shown.pk, most=NAMED) if shown else 0
     return Shell(
         now=database_time(),
         who=str(user),
         workspace=shown,
         workspaces=spaces,
         may=may,
-        nav=_nav(current, shown, _reviews(user, shown, may)),
+        nav=_nav(current, shown, unknown, _reviews(user, shown, may)),
         release=release(),
         banner=banner_of(shown, may),
+        unknown=unknown,
     )
 
 
-def _nav(current: str, workspace: Workspace | None, waiting: int | None) -> list[NavItem]:
+def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int | None) -> list[NavItem]:
     """`waiting`: how many reviews wait for this person; None for those who may not review."""
     entries = [("home", "Overview", 0), ("runs", "Runs", 0), ("stops", "Stops", _standing(workspace))]
+    entries += [("unknowns", "Unknowns", unknown)]
     entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
     entries += [("notices", "Notices", 0), ("drills", "Drills", 0)]

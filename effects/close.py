@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from runs.models import (
 from runs.store import database_time
 
 from .delivery_moves import UNSETTLED
-from .models import SETTLED, Delivery, Effect, Settlement
+from .models import SETTLED, Compensation, Delivery, Effect, Settlement
 
 NOT_ENDED = "not ended"
 ABANDONED = "abandoned"
@@ -87,12 +88,28 @@ def outcome(
     return next(value for holds, value in ladder if holds)
 
 
+def repairs_by_run(run_ids: Iterable[str]) -> dict[str, list[Repair]]:
+    """The compensations of each run (one query). One that failed is open until a later one, or a decision."""
+    rows = Compensation.objects.filter(run__in=list(run_ids)).order_by("effect", "-number")
+    found: dict[str, list[Repair]] = defaultdict(list)
+    newest = ""
+    for run_id, effect_id, state in rows.values_list("run_id", "effect_id", "state"):
+        found[run_id].append(Repair(state, open=effect_id != newest))
+        newest = effect_id
+    return found
+
+
+def repairs_of(run: Run) -> list[Repair]:
+    """The same of one run."""
+    return repairs_by_run([run.pk])[run.pk]
+
+
 def outcome_of(run: Run) -> str:
-    """The outcome of a run from its rows (three queries)."""
+    """The outcome of a run from its rows (four queries)."""
     effects = list(Effect.objects.filter(run=run).values_list("settlement", flat=True))
     deliveries = list(Delivery.objects.filter(run=run).order_by().values_list("state", flat=True).distinct())
     sent = Permit.objects.filter(run=run).exclude(op_class__in=INCONSEQUENTIAL).exists()
-    return outcome(run.status, effects, deliveries=deliveries, consequential=sent)
+    return outcome(run.status, effects, repairs_of(run), deliveries=deliveries, consequential=sent)
 
 
 # moves of a locked run --------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from runs.guard import lock_run
 from runs.models import BUSY, OperationClass, Permit, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time, verb
 
-from . import close, delivery_moves, reviews
-from .models import DeliveryState, Effect, Settlement
+from . import close, delivery_moves, repair_moves, reviews
+from .models import CompensationState, DeliveryState, Effect, Settlement
 from .settle import give_back, line_of, lose, step_line
 
+LOST_SENDER = "worker {worker} was lost after the dispatch"
 LOST_TURN = "worker lost; what the model turn spent is not reported"
 
 
@@ -67,9 +68,12 @@ def lost(run: Run, permit: Permit) -> list[Line]:
     if delivery is not None and delivery.state == DeliveryState.DISPATCHED:
         why = f"worker {permit.worker} was lost while it handed it over"
         lines.append(delivery_moves.lose(delivery, why, SYSTEM.id))
+    compensation = repair_moves.of_permit(permit)
+    if compensation is not None and compensation.state == CompensationState.DISPATCHED:
+        lines += repair_moves.lose(compensation, LOST_SENDER.format(worker=permit.worker), SYSTEM.id)
     effect = Effect.objects.filter(permit=permit, settlement=Settlement.DISPATCHED).first()
     if effect is not None:
-        lose(effect, f"worker {permit.worker} was lost after the dispatch")
+        lose(effect, LOST_SENDER.format(worker=permit.worker))
         lines.append(line_of(effect, SYSTEM.id, {"why": effect.why_unknown}, ""))
     return lines
 

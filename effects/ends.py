@@ -13,7 +13,7 @@ from runs.guard import STALE, STOPPED, Refusal, lock_run
 from runs.models import Evidence, Mode, Run, RunStatus, StopRequest
 from runs.store import verb
 
-from . import close, delivery_moves, reviews
+from . import close, delivery_moves, repair_moves, reviews
 from .models import Effect, Ground, Settlement
 from .settle import line_of, lose
 
@@ -117,13 +117,15 @@ def concerned(run_ids: Sequence[str], scope_stop: StopRequest) -> list[str]:
         return []
     alive = Q(settlement__in=[Settlement.DECLARED, Settlement.DISPATCHED]) | Q(next_check_at__isnull=False)
     rows = Effect.objects.filter(alive, run__in=run_ids).order_by()
-    return list(rows.values_list("run_id", flat=True).distinct())
+    ids = rows.values_list("run_id", flat=True).distinct()
+    return list(ids.union(repair_moves.alive(run_ids)))
 
 
 def _abandon(run: Run, actor: Actor) -> list[Line]:
     """We ask nobody any more."""
     lines = close.never_start(run, actor.id)
-    lines += _lose_all(run, actor, "we gave up waiting while it was in progress", ask=False)
+    why = "we gave up waiting while it was in progress"
+    lines += _lose_all(run, actor, why, ask=False) + repair_moves.lose_all(run, why, actor.id, ask=False)
     Effect.objects.filter(run=run, next_check_at__isnull=False).update(next_check_at=None)
     close.tell(run)
     return lines

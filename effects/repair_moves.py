@@ -6,9 +6,11 @@ A holder's "applied" proves nothing here: it is done, and being verified, until 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+from django.db.models import Q
 
 from runs import counts
 from runs.access import Actor
@@ -136,6 +138,12 @@ def lose_all(run: Run, why: str, actor: str, *, ask: bool = True) -> list[Line]:
         rows.filter(next_check_at__isnull=False).update(next_check_at=None)
     flying = rows.filter(state=CompensationState.DISPATCHED).select_related("effect", "kind", "run")
     return [line for one in flying.order_by("pk") for line in lose(one, why, actor, ask=ask)]
+
+
+def alive(run_ids: Sequence[str]) -> Any:
+    """Those of these runs with a compensation that an abandon would end, or of which it stops asking."""
+    flying = Q(state=CompensationState.DISPATCHED) | Q(next_check_at__isnull=False)
+    return Compensation.objects.filter(flying, run__in=run_ids).order_by().values_list("run_id", flat=True)
 
 
 def _schedule(run: Run, compensation: Compensation) -> tuple[Any, Any]:

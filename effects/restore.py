@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Exists, F, OuterRef, Q
 
-from runs import drain, scopes, stops
+from runs import drain, halts, scopes, stops
 from runs.access import Actor
 from runs.evidence import Line, record
 from runs.guard import lock_run
@@ -31,14 +31,16 @@ from runs.models import (
 from runs.presses import STRENGTH, SUPERSEDED, Wish
 from runs.store import database_time
 
-from . import compensation_moves, reviews
+from . import compensation_moves, repair_moves, reviews
+from .compensation import UNDECIDED
 from .drain import lapsed, lost
-from .models import Effect, Settlement
+from .models import Compensation, CompensationState, Effect, Settlement
 from .settle import line_of, lose
 
 LEAP = 1_000_000  # no version that anybody was given since the backup is as high
 HELD = (RunStatus.ACTIVE, RunStatus.PAUSING)
 RESTORER = Actor("system:restore", via=scopes.RESTORED)
+COMPENSATED = (*UNDECIDED, CompensationState.DISPATCHED)  # what the time between may have changed
 WHY = "in progress when the backup was taken"
 GIVEN_BEFORE = "given before the backup was restored; it may have been used since"
 SLICE = 200
@@ -84,6 +86,7 @@ def _shut(workspace: Workspace, restore: Restore, epoch: int) -> StopRequest:
     lines = [
         Line("backup.restored", RESTORER.id, told, stop_id=stop.pk),
         scopes.shut_line(workspace, stop, RESTORER, wish),
+        *halts.set_halt(stop),
     ]
     for one in earlier:
         lines += [*scopes.void_wish(one, RESTORER), scopes.supersede(one, stop, SUPERSEDED)]
@@ -106,11 +109,12 @@ def _is_fenced(stop: StopRequest) -> None:
 
 
 def _concerned(workspace: Workspace) -> Iterator[str]:
-    """Runs that have not ended, and ended ones with something in flight; a slice at a time."""
+    """Runs that have not ended, and ended ones with something in flight or to decide; a slice at a time."""
     mine = {"run_id": OuterRef("pk")}
     flying = Q(Exists(Permit.objects.filter(**mine, state=PermitState.OPEN)))
     flying |= Q(Exists(Step.objects.filter(**mine, status__in=BUSY)))
     flying |= Q(Exists(Effect.objects.filter(**mine, settlement=Settlement.DISPATCHED)))
+    flying |= Q(Exists(Compensation.objects.filter(**mine, state__in=COMPENSATED)))
     rows = Run.objects.filter(~Q(status__in=FINAL) | flying, workspace=workspace).order_by("pk")
     last = ""
     while ids := list(rows.filter(pk__gt=last).values_list("pk", flat=True)[:SLICE]):
@@ -153,6 +157,7 @@ def _lose_all(run: Run, tally: Tally) -> list[Line]:
     for effect in Effect.objects.filter(run=run, settlement=Settlement.DISPATCHED):
         lose(effect, WHY)
         lines.append(line_of(effect, RESTORER.id, {"why": WHY}, ""))
+    lines += repair_moves.lose_all(run, WHY, RESTORER.id)
     tally.effects += sum(line.kind == "effect.unknown" for line in lines)
     return lines
 

@@ -20,14 +20,16 @@ from runs.cleanup import CLEANUP
 from runs.evidence import Line, record
 from runs.forwarding import FORWARD
 from runs.guard import DELIVER, lock_run
+from runs.halts import COMPENSATE
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
-from . import close, contradictions, delivery_moves, jobs, retries, reviews
+from . import close, contradictions, delivery_moves, jobs, repair_moves, retries, reviews
 from .models import Effect, Ground, Settlement
 
 FIRST_CHECK_S = 2.0
+OF_THE_STOP = (CLEANUP, FORWARD, COMPENSATE)  # guards of what a stop itself leads to
 OUTCOMES = ("applied", "partial", "not_applied", "unknown", "not_sent")
 
 
@@ -102,7 +104,7 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     permit: Permit = Permit.objects.get(pk=permit_id)
     turns.check(permit, told.spend, told.partial_output)
     effect = _effect_of(permit)
-    after_end = run.status in FINAL and permit.guard not in (DELIVER, FORWARD)
+    after_end = run.status in FINAL and permit.guard not in (DELIVER, FORWARD, COMPENSATE)
     late = permit.state == PermitState.LOST or after_end
     if permit.state not in (PermitState.OPEN, PermitState.LOST):
         if permit.outcome == told.outcome:
@@ -125,7 +127,7 @@ def _told_more(run: Run, permit: Permit, told: Told, actor: Actor) -> bool:
 
 def _effect_of(permit: Permit) -> Effect | None:
     """The effect under whose key the permit was given; another attempt may hold it by now."""
-    if delivery_moves.of_permit(permit) is not None:
+    if permit.guard == COMPENSATE or delivery_moves.of_permit(permit) is not None:
         return None
     named = Q(permit=permit)
     if permit.effect_key:
@@ -145,19 +147,27 @@ def _take(run: Run, permit: Permit, effect: Effect | None, told: Told, late: boo
     kind = "permit.not_sent" if told.outcome == "not_sent" else "permit.reported"
     payload = told.payload | turns.keep(run, permit, told.spend, told.partial_output)
     lines = [_line(f"{kind}_late" if late else kind, actor.id, permit, payload, told.reported_at)]
-    delivery, was = delivery_moves.of_permit(permit), effect.settlement if effect else ""
-    if delivery is not None:
-        lines += delivery_moves.settle(run, delivery, permit, told, late, actor)
-    elif effect is not None:
-        lines += settle_by_report(effect, permit, told, actor, late)
-    if delivery is None:
-        lines += settle_step(run, permit.step, actor.id)
+    was = effect.settlement if effect else ""
+    lines += _settled(run, permit, effect, told, late, actor)
     mark_late(run, permit.step_id)
     record(run, *lines)
     if effect is not None:
         _follow_up(run, permit, effect, was)
     receipts.hear_report(run, permit.worker)
     close.advance(run, actor.id)
+
+
+def _settled(
+    run: Run, permit: Permit, effect: Effect | None, told: Told, late: bool, actor: Actor
+) -> list[Line]:
+    """What a permit was for moves by its holder's word: message, compensation or effect; and its step."""
+    delivery, compensation = delivery_moves.of_permit(permit), repair_moves.of_permit(permit)
+    if delivery is not None:
+        return delivery_moves.settle(run, delivery, permit, told, late, actor)
+    if compensation is not None:
+        return repair_moves.by_report(run, compensation, permit, told, late, actor)
+    lines = settle_by_report(effect, permit, told, actor, late) if effect is not None else []
+    return [*lines, *settle_step(run, permit.step, actor.id)]
 
 
 def _follow_up(run: Run, permit: Permit, effect: Effect, was: str) -> None:
@@ -400,11 +410,11 @@ def step_line(step: Step, actor: str) -> Line:
 
 def mark_late(run: Run, step_id: str) -> None:
     """A result that arrives during or after a stop, of its run or of its step, wears "reported after the
-    stop"; cleanup is none, nor is what forwards the stop."""
+    stop"; cleanup is none, nor is what forwards the stop, nor a compensation."""
     rows = Step.objects.filter(pk=step_id)
     if run.status in (RunStatus.ACTIVE, RunStatus.COMPLETED, RunStatus.FAILED):
         rows = rows.filter(stopped_at__isnull=False)
-    its_own = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard__in=[CLEANUP, FORWARD]))
+    its_own = Exists(Permit.objects.filter(step_id=OuterRef("pk"), guard__in=OF_THE_STOP))
     rows.filter(~its_own).update(reported_after_stop=True)
 
 

@@ -25,6 +25,7 @@ from . import (
     jobs,
     queue,
     reconcile,
+    repair,
 )
 from .lookup import ask_job, check_effect
 
@@ -59,6 +60,14 @@ def forward(effect_id: str) -> None:
         log.info("%s: %s", effect_id, forwarder.forward(effect_id))
 
 
+@shared_task(name="effects.tasks.repair")
+@with_own_connection
+def carry_out(compensation_id: str) -> None:
+    """Send one approved compensation, if the gate lets it."""
+    if not leaving():
+        log.info("%s: %s", compensation_id, repair.carry_out(compensation_id))
+
+
 @shared_task(name="effects.tasks.take_waiting")
 @with_own_connection
 def take_waiting(effect_id: str) -> None:
@@ -81,6 +90,8 @@ def sweep() -> None:
         wake.run_soon("effects.tasks.execute", effect_id)
     for delivery_id in deliveries.waiting():
         wake.run_soon("effects.tasks.deliver", delivery_id)
+    for compensation_id in repair.waiting():
+        wake.run_soon("effects.tasks.repair", compensation_id)
     for effect_id in forwards.waiting():
         wake.run_soon("effects.tasks.forward", effect_id)
     each(stops.end_waiting, stops.waiting_over())
@@ -116,10 +127,11 @@ def _fan_out() -> None:
 @with_own_connection
 @alone
 def reconcile_due() -> None:
-    """Look up every effect whose check is due, and ask how far each job is whose question is."""
+    """Look up all effects and compensations whose check is due, and ask how far jobs are."""
     end = time.monotonic() + PASS_S
     with ThreadPoolExecutor(AT_ONCE, "allstop-look-up") as threads:
         list(threads.map(partial(_check_one, end), reconcile.due()))
+        list(threads.map(partial(_verify_one, end), repair.due()))
         list(threads.map(partial(_ask_one, end), jobs.due()))
 
 
@@ -134,6 +146,17 @@ def check(effect_id: str) -> None:
 def _check_one(end: float, effect_id: str) -> None:
     if time.monotonic() < end:
         _check(effect_id)
+
+
+def _verify_one(end: float, compensation_id: str) -> None:
+    if time.monotonic() < end:
+        _verify(compensation_id)
+
+
+@with_own_connection
+def _verify(compensation_id: str) -> None:
+    if not leaving():
+        each(repair.check, [compensation_id])
 
 
 def _ask_one(end: float, effect_id: str) -> None:

@@ -243,8 +243,9 @@ def test_every_row_comes_back_and_numbers_go_on(scene: Scene, tmp_path: Path) ->
     grown = {table: again.rows[table] - number for table, number in before.rows.items()}
     assert {table: more for table, more in grown.items() if more} == {
         "dashboard.notice": 2,  # of the gates that it shut
-        "runs.evidence": 10,
-        "runs.evidencepayload": 7,
+        "runs.evidence": 12,
+        "runs.evidencepayload": 9,
+        "runs.halt": 2,  # of each gate
         "runs.restore": 1,
         "runs.stoprequest": 2,
         "runs.stopcounter": 1,
@@ -313,7 +314,10 @@ def test_a_stop_that_stood_before_is_superseded_and_what_it_had_not_reached_is_s
     assert isinstance(gate.claim(world.ask(fresh(run), step_key="a")), Refusal)
     lines = Evidence.objects.filter(stream=world.workspace.pk, stop_id__in=[stop.pk, earlier.pk])
     kinds = list(lines.order_by("seq").values_list("kind", flat=True))
-    assert kinds[:4] == [*("gate.shut", "backup.restored", "gate.shut", "stop.superseded")]
+    assert kinds[:5] == [
+        *("gate.shut", "compensations.halted"),
+        *("backup.restored", "gate.shut", "stop.superseded"),
+    ]
     open_gate(world.workspace)
     assert not gates.standing(world.workspace.pk).shut
 

@@ -20,8 +20,9 @@ from runs.schemas import ProblemOut, StepOut, permit_out, step_out
 from runs.tokens import actor_of, home_of, spaces_of
 from runs.turns import NoTurn, Spend
 
-from . import ends, intents, kinds, resume, settle
+from . import ends, intents, kinds, presets, resume, settle
 from .intents import Intention, plan_bytes
+from .kind_schemas import KindIn, KindOut, KindsOut, kind_out
 from .kinds import BadKind, NewKind, Registered
 from .models import SENT_BY_US, Effect, Kind, Review
 from .schemas import (
@@ -30,14 +31,10 @@ from .schemas import (
     EffectOut,
     EffectsOut,
     FinishIn,
-    KindIn,
-    KindOut,
-    KindsOut,
     NewEffectIn,
     ReportAnswer,
     ReportIn,
     effect_out,
-    kind_out,
     review_brief,
 )
 from .settle import Reported, Told
@@ -87,6 +84,13 @@ class _NewEffect:
     known: bool = False
 
     def declare(self) -> Opened | Known | Effect | Refusal:
+        try:
+            return self._declare()
+        except intents.CannotAsk as error:
+            why = "Its kind does not say how its provider is asked to cancel (send.cancel)"
+            raise invalid("on_stop", why) from error
+
+    def _declare(self) -> Opened | Known | Effect | Refusal:
         if self.body.dispatch and not self._is_ours_to_send():
             return intents.dispatch(self._ask(), self._intention())
         self.known = Effect.objects.filter(run_id=self.run_id, key=self.body.key).exists()
@@ -108,6 +112,7 @@ class _NewEffect:
             body.target,
             body.amount,
             int(body.approval),
+            body.on_stop or "",
         )
 
     def _ask(self) -> Ask:
@@ -127,22 +132,24 @@ class _NewEffect:
     def answer(self, result: Opened | Known | Effect) -> Reply:
         if isinstance(result, Effect):
             told = {"effect": effect_out(result), "permit": None, "queued": result.queued_at is not None}
-            return reply(200 if self.known else 201, told)
+            return reply(200 if self.known else 201, told | {"reversible": presets.of(result).told})
         return gate_answer(result)
 
 
 def gate_answer(result: Opened | Known) -> Reply:
     """A permit with its effect, or a known key and what to do about it; 202: people decide first."""
     if isinstance(result, Known):
-        effect = Effect.objects.defer("body").get(pk=result.subject.pk)
+        effect = Effect.objects.select_related("kind").defer("body").get(pk=result.subject.pk)
         told = {"effect": effect_out(effect), "permit": None, "known": result.answer}
+        told |= {"reversible": presets.of(effect).told}
         told |= {"what_to_do": WHAT_TO_DO[result.answer], "result": effect.result}
         if isinstance(result, Waiting):
             return reply(202, told | {"review": review_brief(Review.objects.get(pk=result.review.pk))})
         return reply(200, told)
-    effect = Effect.objects.select_related("permit").defer("body").get(pk=result.subject.pk)
+    effect = Effect.objects.select_related("permit", "kind").defer("body").get(pk=result.subject.pk)
     assert effect.permit is not None  # the gate has just opened it
-    return reply(201, {"effect": effect_out(effect), "permit": permit_out(effect.permit, effect.pk)})
+    told = {"effect": effect_out(effect), "permit": permit_out(effect.permit, effect.pk)}
+    return reply(201, told | {"reversible": presets.of(effect).told})
 
 
 @router.post(

@@ -9,6 +9,7 @@ from runs.evidence import Line, record
 from runs.models import Workspace
 from runs.store import Now, verb
 
+from . import presets
 from .models import Account, Kind, Provider
 from .new_kind import ANSWERS, BadKind, NewKind, is_own, on_wire
 from .providers import PROVIDERS, own
@@ -67,6 +68,7 @@ def check(new: NewKind) -> None:
             raise BadKind(on_wire(name), "This is one of the six answers; it may not be empty")
     if new.retry_after_s and new.provider == Provider.OUTSIDE:
         raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")
+    presets.check(new)
     CHECKS[new.provider](new)
     if is_own(new.lookup):
         own.check(new)

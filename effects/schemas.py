@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -32,9 +31,7 @@ from runs.fields import (
 from runs.models import StopRequest
 from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
 
-from . import kinds
-from .models import Effect, Kind, Review
-from .new_kind import on_wire
+from .models import Effect, Review
 
 PART = 64 * 1024  # bytes of a result, of items, of usage
 
@@ -187,7 +184,10 @@ Approvals = StrictBool | Annotated[int, Field(strict=True, ge=0, le=9)]
 
 
 class NewEffectIn(In):
-    """An effect before it is sent. `body` is the very text that is sent; its bytes are kept."""
+    """An effect before it is sent. `body` is the very text that is sent; its bytes are kept.
+
+    on_stop: a cancel of its run asks its provider to cancel it, where its kind says how and the rules let it.
+    """
 
     key: Key
     kind: Annotated[str, sized(120, 1), AfterValidator(visible)]
@@ -202,6 +202,7 @@ class NewEffectIn(In):
     plan: PlanIn
     dispatch: StrictBool = True
     approval: Approvals = False
+    on_stop: Literal["ask_provider"] | None = None
     lease_s: Seconds = 30
 
 
@@ -216,7 +217,11 @@ class DispatchIn(In):
 
 
 class EffectOut(Out):
-    """An effect. `settlement` is what is known of it, on `ground`; `queued`: our executor will send it."""
+    """An effect. `settlement` is what is known of it, on `ground`; `queued`: our executor will send it.
+
+    `job_state`: how far a job is at its provider, as of `job_at`; it settles nothing. `asks_about`: the
+    effect that its provider was asked to cancel by this one.
+    """
 
     id: str
     run_id: str
@@ -246,6 +251,10 @@ class EffectOut(Out):
     next_check_at: datetime | None
     check_until: datetime | None
     checks: int
+    job_state: str
+    job_at: datetime | None
+    on_stop: str | None
+    asks_about: str | None
 
 
 def effect_out(effect: Effect) -> dict[str, Any]:
@@ -254,6 +263,7 @@ def effect_out(effect: Effect) -> dict[str, Any]:
         "kind": effect.kind_name,
         "plan": json.loads(bytes(effect.plan) or b"{}"),
         "queued": effect.queued_at is not None,
+        "asks_about": effect.asks_about_id,
     }
     told = {name: getattr(effect, name) for name in EffectOut.model_fields if name not in derived}
     return EffectOut.model_validate(told | derived).wire()
@@ -297,13 +307,25 @@ def review_brief(review: Review) -> dict[str, Any]:
     return ReviewBrief.model_validate(told | derived).wire()
 
 
+class ReversibleOut(Out):
+    """Whether what it does can be lessened afterwards, as its kind says; `can` null: nobody said."""
+
+    preset: str
+    can: bool | None
+    sentence: str
+
+
 class EffectAnswer(Out):
-    """The gate's answer for an effect: a permit, or none and why not. `review`: people decide first."""
+    """The gate's answer for an effect: a permit, or none and why not. `review`: people decide first.
+
+    `reversible`: what its kind says of afterwards, told before it is sent.
+    """
 
     effect: EffectOut
     permit: PermitOut | None
     queued: bool = False
     known: Literal["settled", "must_wait", "waiting"] | None = None
+    reversible: ReversibleOut
     review: ReviewBrief | None = None
     what_to_do: str | None = None
     result: Any = None
@@ -361,152 +383,3 @@ class ReportAnswer(Out):
     permit: PermitOut
     effect: EffectOut | None
     late: bool
-
-
-# kinds --------------------------------------------------------------------------------------------
-
-
-class PresentIf(In):
-    """When an answer means that the effect is there."""
-
-    status: HttpStatus = 200
-    json_path: JsonPath | None = None
-    equals: AnyJson = None
-
-
-class LookUpIn(In):
-    """How to ask what happened. `{key}` in the address is the effect key; paths are dotted (data.0.id).
-
-    key_path: where an object says its key; another one is another object. partial_path leads to what
-    is missing or, with partial_equals, to the word for it; items to what to keep of it.
-    """
-
-    url: Url
-    method: Literal["GET"] = "GET"
-    present_if: PresentIf | None = None
-    absent_status: list[HttpStatus] = Field(default=[404], max_length=20)
-    key_path: JsonPath | None = None
-    partial_path: JsonPath | None = None
-    partial_equals: AnyJson = None
-    items: JsonPath | None = None
-    count_path: JsonPath | None = None
-    ref_path: JsonPath | None = None
-
-
-class OwnLookUpIn(In):
-    """The agent itself says what is there: we call it back, signed, or it comes for what is due (`poll`)."""
-
-    callback: Url | None = None
-    poll: Literal[True] | None = None
-
-
-class SendIn(In):
-    """How our executor sends it: one request, with the effect key as Idempotency-Key."""
-
-    url: Url
-    method: Literal["POST", "PUT", "PATCH", "DELETE"] = "POST"
-    content_type: Annotated[str, sized(100, 1), AfterValidator(visible)] = "application/json"
-    ref_path: JsonPath | None = None
-
-
-class FolderIn(In):
-    """Where our executor writes files: below this folder of the workspace's own."""
-
-    folder: Annotated[str, sized(300), AfterValidator(visible)] = ""
-
-
-class CompensateIn(In):
-    """The call that would lessen an effect of this kind, for effects that declare it without a body of their
-    own. `kind`: the compensation's, unless the effect names another. Filled in when it is proposed: {key},
-    {ref}, {target}, {amount}, {body.path}, {result.path}.
-    """
-
-    kind: Annotated[str, sized(120), AfterValidator(plain)] = ""
-    title: Annotated[str, sized(300), AfterValidator(plain)] = ""
-    target: Annotated[str, sized(300), AfterValidator(plain)] = ""
-    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
-    body: Annotated[str, StringConstraints(strict=True, max_length=PART)] = ""
-    expected: Note = ""
-    risks: Note = ""
-
-
-class KindIn(In):
-    """A kind and its six answers: commits … when_unknown. Times are in seconds.
-
-    A kind that our executor sends may leave an answer out: its provider's own stands then.
-    """
-
-    op_class: Class = Field(alias="class")
-    provider: Literal["http", "workspace", "outside"] = "outside"
-    title: Annotated[str, sized(200), AfterValidator(plain)] = ""
-    commits: Answer = ""
-    tells_apart: list[Answer] = Field(default=[], max_length=20)
-    key: Answer = ""
-    compensation: Answer = ""
-    durable_before_pause: Answer = ""
-    when_unknown: Answer = ""
-    lookup: LookUpIn | OwnLookUpIn | None = None
-    send: SendIn | FolderIn | None = None
-    settle_window_s: Duration = 60
-    check_every_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
-        default=[], max_length=20
-    )
-    check_for_s: Duration = 86_400
-    key_fencing: StrictBool = False
-    key_retention_s: Duration = 86_400
-    retry_after_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
-        default=[], max_length=20
-    )
-    account: Annotated[str, sized(120), AfterValidator(plain)] = ""
-    reversible: Annotated[str, sized(40), AfterValidator(visible)] = ""
-    compensate: CompensateIn | None = None
-
-
-class KindOut(Out):
-    """A registered kind. `defaults`: the answers that it left out, which are its provider's own."""
-
-    id: str
-    name: str
-    op_class: str = Field(serialization_alias="class")
-    provider: str
-    title: str
-    commits: str
-    tells_apart: list[str]
-    key: str
-    compensation: str
-    durable_before_pause: str
-    when_unknown: str
-    lookup: dict[str, Any] | None
-    send: dict[str, Any] | None
-    settle_window_s: int
-    check_every_s: list[float]
-    check_for_s: int
-    key_fencing: bool
-    key_retention_s: int
-    retry_after_s: list[float]
-    account: str
-    reversible: str
-    compensate: dict[str, Any] | None
-    defaults: list[str]
-    created_at: datetime
-    updated_at: datetime
-
-
-def kind_out(kind: Kind) -> dict[str, Any]:
-    """A kind on the wire."""
-    answers = kinds.answers_of(kind)
-    derived: Mapping[str, Any] = {
-        **{on_wire(said.name): said.texts if said.name == "tells_apart" else said.text for said in answers},
-        "lookup": kind.lookup or None,
-        "send": kind.send or None,
-        "compensate": kind.compensate or None,
-        "defaults": [on_wire(said.name) for said in answers if said.default],
-    }
-    told = {name: getattr(kind, name) for name in KindOut.model_fields if name not in derived}
-    return KindOut.model_validate({**told, **derived}).wire()
-
-
-class KindsOut(Page):
-    """A page of kinds."""
-
-    items: list[KindOut]

@@ -195,13 +195,15 @@ def _write(
     told = {"was": was, "now": {name: new[name] for name in was}, "was_body": compensation.body_digest}
     if "body" in new:
         new = {**new, "body_digest": digest(new["body"])}
+    # first of all: what is approved can't be changed
+    lines = reviews.take_back(run, review, "what was approved was edited")
     rows = Compensation.objects.filter(pk=compensation.pk)
     rows.update(**new, editor_id=actor.user.pk, edits=F("edits") + 1)
     Review.objects.filter(pk=review.pk).update(editor_id=actor.user.pk)
     told["now_body"] = new.get("body_digest", compensation.body_digest)
     edited = compensation_moves.line_of(_fresh(compensation), "compensation.edited", actor.id, told)
     review.editor_id = actor.user.pk
-    return [edited, *reviews.refresh(review, run)]
+    return [*lines, edited, *reviews.refresh(review, run)]
 
 
 @verb

@@ -25,7 +25,7 @@ from runs.models import (
 )
 from runs.store import database_time
 
-from .delivery_moves import UNSETTLED
+from .delivery_moves import DOUBTFUL, UNSETTLED
 from .models import SETTLED, Compensation, Delivery, Effect, Settlement
 
 NOT_ENDED = "not ended"
@@ -148,6 +148,8 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
         Run.settle(run)
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
         _close_stop(run, "its run is final")
+    if run.status == RunStatus.UNKNOWN and not _undecided(run):
+        _close_stop(run, "what is left of it was accepted as unknown")
     if rest(run) or news or run.status != before:
         tell(run)
 
@@ -156,6 +158,13 @@ def _unsettled(run: Run) -> bool:
     """Whether an effect, or a delivery, which counts as one, is not known yet."""
     effects = Effect.objects.filter(run=run).exclude(settlement__in=SETTLED)
     return effects.exists() or Delivery.objects.filter(run=run, state__in=UNSETTLED).exists()
+
+
+def _undecided(run: Run) -> bool:
+    """Whether something is unknown that two people have not accepted as that."""
+    known = [*SETTLED, Settlement.ACCEPTED_UNKNOWN]
+    effects = Effect.objects.filter(run=run).exclude(settlement__in=known)
+    return effects.exists() or Delivery.objects.filter(run=run, state__in=DOUBTFUL).exists()
 
 
 def _come_to_rest(run: Run, actor: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.access import SYSTEM
-from runs.evidence import Line
+from runs.evidence import Line, record
 from runs.models import Run
 
 from . import compensation_moves, reviews
@@ -40,16 +40,13 @@ def disagrees(stands: str, ground: str, says: str, by: str, *, later: bool = Tru
     return claim != stands and (later or ground == Ground.DECIDED)
 
 
-def is_new(was: str, effect: Effect) -> bool:
-    """Whether it was settled a moment ago, and is in doubt now."""
-    return was in SETTLED and effect.settlement == Settlement.UNKNOWN
-
-
-def void(run: Run, effect: Effect, why: str = "what it answers is in doubt again") -> list[Line]:
-    """After the lines of a contradiction are recorded: nobody's approval stands on what it was."""
+def follow(run: Run, was: str, effect: Effect) -> None:
+    """After the lines are recorded: if what was settled is not what it was, no approval stands on it."""
+    if was not in SETTLED or effect.settlement == was:
+        return
     lines: list[Line] = []
     for review in Review.objects.filter(effect=effect, subject_id=effect.pk, closed_at__isnull=True):
         lines += reviews.refresh(review, run)
     for one in compensation_moves.undecided(run).filter(effect=effect):
-        lines += reviews.void_compensation(run, one, why, SYSTEM.id)
-    return lines
+        lines += reviews.void_compensation(run, one, "what it answers is in doubt again", SYSTEM.id)
+    record(run, *lines)

@@ -24,7 +24,7 @@ def check_effect(effect_id: str) -> str | None:
         return None
     effect, asked = turn
     close_old_connections()  # a slow provider must not hold one of the pool's few
-    return reconcile.apply_answer(effect_id, _ask(effect), asked=asked)
+    return reconcile.apply_answer(effect_id, ask(effect), asked=asked)
 
 
 def ask_job(effect_id: str) -> str | None:
@@ -41,7 +41,8 @@ def ask_job(effect_id: str) -> str | None:
     return jobs.apply(effect_id, heard.state, heard.detail)
 
 
-def _ask(effect: Effect) -> Answer:
+def ask(effect: Effect) -> Answer:
+    """What its provider holds. Whatever goes wrong is "can't tell"."""
     try:
         return providers.look_up(effect)
     except Exception as error:  # a kind whose look-up makes no sense must not be asked for ever

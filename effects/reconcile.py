@@ -80,11 +80,13 @@ class Asked:
 def take_turn(effect_id: str) -> tuple[Effect, Asked] | None:
     """Claim one due check by moving its time on, so that two workers don't ask twice."""
     rows = Effect.objects.filter(pk=effect_id, settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
-    if not rows.update(next_check_at=after(30)):
-        return None
-    effect: Any = (
-        Effect.objects.select_related("kind", "run", "permit").annotate(asked_at=Now()).get(pk=effect_id)
-    )
+    return read_for_look_up(effect_id) if rows.update(next_check_at=after(30), turn_until=after(30)) else None
+
+
+def read_for_look_up(effect_id: str) -> tuple[Effect, Asked]:
+    """The effect, and the moment at which it is asked about."""
+    rows = Effect.objects.select_related("kind", "run", "permit")
+    effect: Any = rows.annotate(asked_at=Now()).get(pk=effect_id)
     return effect, Asked(effect.asked_at, effect.attempt)
 
 
@@ -119,8 +121,7 @@ def hear(
         lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
     lines += jobs.heard(effect, answer.job, actor.id, ground)
     record(run, *lines)
-    if contradictions.is_new(was, effect):
-        record(run, *contradictions.void(run, effect))
+    contradictions.follow(run, was, effect)
     if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1 and not by_itself:
         retries.plan(run, effect.step)
     close.advance(run, actor.id)
@@ -218,12 +219,13 @@ MOVES = {
 def _check_again(effect: Effect, actor: Actor) -> list[Line]:
     """Plan the next look-up, or say that this was the last."""
     if is_abandoned(effect):  # it was under way when the run was given up
-        Effect.objects.filter(pk=effect.pk).update(checks=F("checks") + 1, next_check_at=None)
+        rows = Effect.objects.filter(pk=effect.pk)
+        rows.update(checks=F("checks") + 1, next_check_at=None, turn_until=None)
         return []
     every = list(effect.kind.check_every_s) if effect.kind else []
     pause = _pause(every or list(EVERY_S), effect.checks)
     rows = Effect.objects.filter(pk=effect.pk, settlement=Settlement.UNKNOWN)
-    rows.update(checks=F("checks") + 1, next_check_at=after(pause))
+    rows.update(checks=F("checks") + 1, next_check_at=after(pause), turn_until=None)
     if not rows.filter(check_until__lt=F("next_check_at")).update(next_check_at=None):
         return []
     line = line_of(effect, actor.id, {"checks": effect.checks + 1}, "")

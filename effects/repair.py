@@ -232,7 +232,8 @@ def due(limit: int = 100) -> list[str]:
 def take_turn(compensation_id: str) -> tuple[Compensation, Asked] | None:
     """Claim one due look-up by moving its time on, so that two workers don't ask twice."""
     rows = Compensation.objects.filter(pk=compensation_id, state__in=IN_DOUBT, next_check_at__lte=Now())
-    return read_for_look_up(compensation_id) if rows.update(next_check_at=after(30)) else None
+    moved = rows.update(next_check_at=after(30), turn_until=after(30))
+    return read_for_look_up(compensation_id) if moved else None
 
 
 def read_for_look_up(compensation_id: str) -> tuple[Compensation, Asked]:
@@ -290,13 +291,15 @@ def hear(
     _count(compensation, answer)
     told = {**answer.payload, "means": meaning}
     permit_id = compensation.permit_id or ""
-    seen = compensation_moves.line_of(compensation, "compensation.looked_up", actor.id, told, "", permit_id)
+    by_itself = ground == Ground.WEBHOOK  # evidence that nobody asked for takes no turn of the look-ups
+    kind = "webhook.received" if by_itself else "compensation.looked_up"
+    seen = compensation_moves.line_of(compensation, kind, actor.id, told, "", permit_id)
     reference = answer.provider_ref or compensation.provider_ref
     facts = {"items": answer.items, "provider_ref": reference[:300]}
     lines = settle(run, compensation, meaning, ground, actor, facts) if meaning != "nothing" else []
-    if not lines and compensation.state in IN_DOUBT:
+    if not lines and compensation.state in IN_DOUBT and not by_itself:
         lines = _check_again(run, compensation, actor)
-    record(run, seen, *lines)
+    record(run, replace(seen, ground=ground), *lines)
     close.tell(run)
     return str(compensation.state)
 
@@ -320,7 +323,7 @@ def _count(compensation: Compensation, answer: Answer) -> None:
 def _check_again(run: Run, compensation: Compensation, actor: Actor) -> list[Line]:
     """Plan the next look-up; after the last of one that was reported done, it is unknown."""
     rows = Compensation.objects.filter(pk=compensation.pk, state__in=IN_DOUBT)
-    rows.update(checks=F("checks") + 1)
+    rows.update(checks=F("checks") + 1, turn_until=None)
     planned = rows.filter(next_check_at__isnull=False)
     if run.status == RunStatus.ABANDONED:  # it was under way when the run was given up
         planned.update(next_check_at=None)

@@ -1,7 +1,7 @@
 """No blind retry: what may be tried again, who may say so, and when our executor does by itself.
 
 A worker, or our executor where the kind says when, tries again only what is known not to have happened
-by more than a worker's word; on that alone a person decides. Each attempt has the same effect key.
+by more than the word of people or workers; on that alone a person decides. Each attempt has the same key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from .models import Effect, Ground, Provider, Settlement
 def verified() -> Q:
     """A step's own-row condition: that its effects did not happen stands on more than a worker's word.
 
-    A look-up, a webhook or an inspection; or the provider's own answer, as our executor received it.
+    A look-up, a webhook or an inspection; or the provider's own answer, as our executor received it. A person
+    who said that it did not happen did not say: try again.
     """
     answered = Evidence.objects.filter(
         stream=OuterRef("run_id"),
@@ -48,7 +49,7 @@ def verified() -> Q:
         ~Exists(answered),
         step_id=OuterRef("pk"),
         settlement=Settlement.NOT_APPLIED,
-        ground__in=["", Ground.REPORTED],
+        ground__in=["", Ground.REPORTED, Ground.DECIDED],
     )
     return ~Q(Exists(claimed))
 

@@ -172,8 +172,7 @@ def _settled(
 
 def _follow_up(run: Run, permit: Permit, effect: Effect, was: str) -> None:
     """What a report leads to beyond its settlement."""
-    if contradictions.is_new(was, effect):
-        record(run, *contradictions.void(run, effect))
+    contradictions.follow(run, was, effect)
     if effect.settlement == Settlement.NOT_APPLIED:
         retries.plan(run, permit.step)
     if effect.on_stop:

@@ -15,6 +15,7 @@ from runs.tasks import alone, each, leaving, with_own_connection
 
 from . import (
     approvals,
+    care,
     deliveries,
     drain,
     executor,
@@ -26,6 +27,7 @@ from . import (
     queue,
     reconcile,
     repair,
+    unknowns,
 )
 from .lookup import ask_job, check_effect
 
@@ -101,6 +103,7 @@ def sweep() -> None:
     each(silence.record_stop, silence.due())
     each(children.pass_on, children.to_pass_on())
     each(approvals.expire, approvals.over())
+    each(care.tell_overdue, unknowns.overdue())
     each(inbound.apply_waiting, inbound.to_apply())
     each(inbound.forget, inbound.over())
 

@@ -313,7 +313,9 @@ def _where(matter: str, *states: str) -> dict[str, Any]:
 
 
 def _unknown(matter: str) -> QuerySet[Any, Any]:
-    return _rows(matter).filter(**_where(matter, UNKNOWN)).annotate(due=_due(matter))
+    rows: QuerySet[Any, Any] = _rows(matter).filter(**_where(matter, UNKNOWN))
+    due: QuerySet[Any, Any] = rows.annotate(due=_due(matter))
+    return due
 
 
 WAS: dict[str, tuple[str, ...]] = {

@@ -53,7 +53,7 @@ WHAT_TO_DO = {
     STALE: "Do not send. Read the run again, then claim again at its current version.",
     LOST: "Do nothing. This claim is not yours any more; another worker may hold the step.",
     BLIND: "Do not send. It has not failed with every effect of it known not to have happened.",
-    UNVERIFIED: "Do not send. Only its worker says that it did not happen: look it up, or ask a person.",
+    UNVERIFIED: "Do not send. No provider says that it did not happen: look it up, or ask a person.",
     FORGOTTEN: "Do not send. The provider may have forgotten this key, so a repeat may not be harmless.",
     USED_UP: "Do not send. It was tried as often as it may be; a person may decide on another try.",
     NOT_DUE: "Do not send yet. A retry of this step is scheduled; ask again when it is due.",

@@ -69,7 +69,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "retries-used-up": (409, "It was tried as often as it may be"),
     "retry-not-due": (409, "The retry is not due yet"),
     "retry-too-old": (409, "The provider may have forgotten this key"),
-    "retry-unverified": (409, "Only its worker says that it did not happen"),
+    "retry-unverified": (409, "No provider says that it did not happen"),
     "rules-changed": (409, "The rules were changed meanwhile"),
     "run-key-reused": (422, "This run key belongs to another run"),
     "stale-version": (409, "The run goes on at another version"),

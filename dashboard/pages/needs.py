@@ -14,12 +14,19 @@ from typing import Any
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.urls import reverse
 
-from dashboard import scope_words, words
-from dashboard.pages.review_facts import title_of
+from dashboard import repair_words, scope_words, words
+from dashboard.pages.review_facts import named, title_of, with_compensations
 from dashboard.pages.run_filter import Filter
 from dashboard.pages.stop_rows import in_force
 from dashboard.words import Term
-from effects.models import Delivery, DeliveryState, Effect, Settlement
+from effects.models import (
+    Compensation,
+    CompensationState,
+    Delivery,
+    DeliveryState,
+    Effect,
+    Settlement,
+)
 from effects.review_lists import for_person, open_in, with_given
 from runs import receipts
 from runs.models import STANDING, Run, RunStatus, StopRequest, User, Workspace
@@ -100,7 +107,7 @@ def unknown_in(workspace: Workspace) -> Needs:
     mine = {"run__workspace": workspace, "run__drill": False}
     rows = Effect.objects.filter(**mine, settlement=Settlement.UNKNOWN)
     found = rows.select_related("run").defer("body", "plan").order_by("unknown_since", "pk")
-    return some("unknown", found, _unknown, Filter(workspace, unknown=True).address(), "unknown effects")
+    return some("unknown", found, _unknown, _desk(workspace), "unknown effects")
 
 
 def _unknown(effect: Effect) -> Need:
@@ -109,7 +116,7 @@ def _unknown(effect: Effect) -> Need:
     why = f"{words.brief(effect.why_unknown, 120)}. ".capitalize() if effect.why_unknown else ""
     looked = f"Looked up {words.count(effect.checks, 'time')}. " if effect.checks else ""
     says = f"{why}{looked}This does not prove that it failed. In {words.brief(effect.run.name)}."
-    href, due = f"{_run(effect.run_id)}#{effect.pk}", effect.next_check_at
+    href, due = reverse("unknown", args=[effect.pk]), effect.next_check_at
     return Need(words.SETTLEMENT["UNKNOWN"], title, href, says, "Open it", effect.unknown_since, due)
 
 
@@ -118,14 +125,33 @@ def unknown_messages_in(workspace: Workspace) -> Needs:
     mine = {"run__workspace": workspace, "run__drill": False}
     rows = Delivery.objects.filter(**mine, state=DeliveryState.UNKNOWN)
     found = rows.select_related("run").defer("body").order_by("unknown_since", "pk")
-    return some("messages unknown", found, _message)
+    return some("messages unknown", found, _message, _desk(workspace), "unknown messages")
 
 
 def _message(delivery: Delivery) -> Need:
     says = f"We cannot yet say whether it was taken. In {words.brief(delivery.run.name)}."
     term = words.DELIVERY["UNKNOWN"]
-    href = f"{_run(delivery.run_id)}#deliveries"
+    href = reverse("unknown", args=[delivery.pk])
     return Need(term, words.brief(delivery.title, 120), href, says, "Open it", delivery.unknown_since)
+
+
+def unknown_repairs_in(workspace: Workspace) -> Needs:
+    """Compensations of which nobody knows whether they happened, the oldest first."""
+    mine = {"run__workspace": workspace, "run__drill": False}
+    rows = Compensation.objects.filter(**mine, state=CompensationState.UNKNOWN)
+    found = rows.select_related("run", "permit").defer("body").order_by("unknown_since", "pk")
+    return some("compensations unknown", found, _repair, _desk(workspace), "unknown compensations")
+
+
+def _repair(one: Compensation) -> Need:
+    term = repair_words.term_of(one, one.permit.state if one.permit else "")
+    says = f"{repair_words.told(term, one)} In {words.brief(one.run.name)}."
+    href, due = reverse("unknown", args=[one.pk]), one.next_check_at
+    return Need(term, words.brief(one.title, 120), href, says, "Open it", one.unknown_since, due)
+
+
+def _desk(workspace: Workspace) -> str:
+    return reverse("unknowns", query={"workspace": workspace.slug})
 
 
 def late_in(workspace: Workspace) -> Needs:
@@ -151,7 +177,7 @@ def reviews_for(workspace: Workspace, user: User) -> Needs:
     return some(
         "waiting for review",
         found,
-        _review,
+        _reviews,
         reverse("reviews", query={"workspace": workspace.slug}),
         "reviews",
     )
@@ -162,6 +188,20 @@ def _review(review: Any) -> Need:
     says = f"Needs {left} more of {words.count(review.needed, 'approval')}. In {where}."
     href = reverse("review", args=[review.pk])
     return Need(words.REVIEW["waiting"], title_of(review), href, says, "See review", due=review.expires_at)
+
+
+def failed_in(workspace: Workspace) -> Needs:
+    """Compensations that failed, with neither a decision nor a later one, the oldest first."""
+    rows = unanswered(Compensation.objects.filter(run__workspace=workspace, run__drill=False))
+    asked = Review.objects.filter(subject="compensation", subject_id=OuterRef("pk")).order_by("-pk")
+    found = rows.select_related("run", "permit__step").annotate(review=Subquery(asked.values("pk")[:1]))
+    return some("failed", found.defer("body").order_by("settled_at", "pk"), _failed, "", "failed compensations")
+
+
+def _failed(one: Any) -> Need:
+    says = f"Nobody has decided what follows. The original effect stands. In {words.brief(one.run.name)}."
+    href = reverse("review", args=[one.review]) if one.review else f"{_run(one.run_id)}#compensations"
+    return Need(repair_words.term_of(one), named(one), href, says, "Decide", since=one.settled_at, aged="failed")
 
 
 def paused_in(workspace: Workspace) -> Needs:

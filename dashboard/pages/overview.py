@@ -108,6 +108,7 @@ class Overview:
         self.needs = [
             card("unknown effects", lambda: needs.unknown_in(workspace)),
             card("unknown messages", lambda: needs.unknown_messages_in(workspace)),
+            card("unknown compensations", lambda: needs.unknown_repairs_in(workspace)),
             card("timed-out stops", lambda: needs.late_in(workspace)),
             card("reviews", lambda: self._reviews(person)),
             card("review dates", lambda: needs.overdue_in(workspace, now)),
@@ -175,7 +176,7 @@ class Overview:
 
     @property
     def favicon(self) -> str:
-        unknown = any(group.word == "unknown" for group in self.groups)
+        unknown = any("unknown" in group.word for group in self.groups)
         return "unknown" if unknown else "needs" if self.waiting or self.broken else "normal"
 
 

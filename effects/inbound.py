@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -17,17 +17,16 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from runs import bodies
 from runs.access import SYSTEM
 from runs.evidence import canonical, digest
 from runs.guard import lock_run
-from runs.models import OperationClass
-from runs.problems import Problem
+from runs.models import OperationClass, PermitState, Run
 from runs.store import Now, after, database_time, verb
 
-from . import jobs, reconcile, signing
-from .models import Account, Effect, Ground, Inbound, Kind, Settlement
-from .providers import answers
+from . import jobs, reconcile, repair, repair_moves, signing
+from .compensation import UNDECIDED
+from .models import Account, Compensation, CompensationState, Effect, Ground, Inbound, Kind, Settlement
+from .reading import DID_NOT, HAPPENED, PARTLY, Reading, read
 from .reconcile import CANT_TELL, PARTIAL, PRESENT, REFUSED, Answer, Asked
 
 WAITS_S = 86_400.0
@@ -35,8 +34,6 @@ MAY_HAVE_MET_S = 300.0  # a dispatch that was committing beside it has not seen 
 KEPT = timedelta(days=30)
 MOST_MATCHES = 20  # runs of one workspace that use the same key
 TAKEN, KNOWN = "taken", "known"
-HAPPENED, PARTLY, DID_NOT = "happened", "partly", "did not happen"
-WORDS = {"happened": HAPPENED, "partly": PARTLY, "did_not": DID_NOT}
 SAYS = {HAPPENED: PRESENT, PARTLY: PARTIAL, DID_NOT: REFUSED}
 ON = (jobs.ACCEPTED, jobs.RUNNING, jobs.COMPLETED)  # a job of which one hears this was taken
 OWN_WORDS = {state: [state] for state in jobs.STATES}
@@ -54,24 +51,6 @@ class Message:
     sent_at: str
     signature: str
     body: bytes
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What an account's rules read in a message. `word`: its own word for the verdict; `job`: for the job."""
-
-    key: str = ""
-    verdict: str = ""
-    word: Any = None
-    job: Any = None
-    ref: str = ""
-    items: Any = None
-    count: int | None = None
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def says_something(self) -> bool:
-        return bool(self.key) and (bool(self.verdict) or self.job is not None)
 
 
 # genuine? -------------------------------------------------------------------------------------------
@@ -112,73 +91,6 @@ def _nobody() -> signing.Kept:
     return signing.first()[0]
 
 
-# read -----------------------------------------------------------------------------------------------
-
-
-def read(body: bytes, reads: dict[str, Any]) -> tuple[Reading, Any]:
-    """What the rules read in a body, and what is kept of it: without secrets, and not too much."""
-    kept = answers.keep(body)
-    try:
-        value = bodies.read(body)
-    except Problem:
-        return Reading(), kept
-    key = _key(answers.at(value, reads["key_path"])) if reads.get("key_path") else ""
-    reading = Reading(
-        key=key,
-        verdict=_verdict(_at(value, reads, "verdict_path"), reads),
-        word=_kept(value, reads, "verdict_path"),
-        job=_kept(value, reads, "job_path"),
-        ref=_text(_at(value, reads, "ref_path")),
-        items=_kept(value, reads, "items_path", answers.KEPT_BYTES),
-        count=_count(_at(value, reads, "count_path")),
-        fields=_observed(value, reads),
-    )
-    return reading, kept
-
-
-def _at(value: Any, reads: dict[str, Any], name: str) -> Any:
-    return answers.at(value, reads[name]) if reads.get(name) else None
-
-
-def _kept(value: Any, reads: dict[str, Any], name: str, most: int = answers.KEPT_TEXT) -> Any:
-    """What stands there as it is kept: without secrets, and nothing of what is too large."""
-    path = reads.get(name)
-    found = answers.member(path, answers.at(value, path)) if path else None
-    return found if len(canonical(found)) <= most else "[larger than is kept]"
-
-
-def _key(value: Any) -> str:
-    """A key as an effect may have it, or none."""
-    fits = isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable() and value == value.strip()
-    return value if fits else ""
-
-
-def _verdict(word: Any, reads: dict[str, Any]) -> str:
-    if word is None:
-        return ""
-    for name, verdict in WORDS.items():
-        if any(answers.same(word, one) for one in reads.get(name, [])):
-            return verdict
-    return ""
-
-
-def _text(value: Any) -> str:
-    word = isinstance(value, str | int) and not isinstance(value, bool)
-    return str(answers.tidy(value))[:300] if word else ""
-
-
-def _count(value: Any) -> int | None:
-    if isinstance(value, list):
-        return len(value)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= reconcile.MOST_COUNTED else None
-
-
-def _observed(value: Any, reads: dict[str, Any]) -> dict[str, Any]:
-    names = [name for name in ("verdict_path", "job_path", "ref_path") if reads.get(name)]
-    return {reads[name]: _kept(value, reads, name) for name in names}
-
-
 # take -----------------------------------------------------------------------------------------------
 
 
@@ -211,10 +123,16 @@ def _moment(sent_at: str) -> datetime:
     return datetime.fromtimestamp(int(sent_at), UTC)
 
 
-def _matches(account: Account, key: str) -> list[Effect]:
-    """Effects of this account's kinds under this key, in the order in which their runs are locked."""
+Matter = Effect | Compensation
+
+
+def _matches(account: Account, key: str) -> list[Matter]:
+    """Effects of this account's kinds under this key, in the order in which their runs are locked; or the
+    compensation that has it, which is its id.
+    """
     rows = Effect.objects.filter(_of(account), key=key).order_by("run_id", "pk")
-    return list(rows.only("pk", "run_id")[:MOST_MATCHES])
+    found: list[Matter] = list(rows.only("pk", "run_id")[:MOST_MATCHES])
+    return found or list(Compensation.objects.filter(_of(account), pk=key).only("pk", "run_id"))
 
 
 def _of(account: Account) -> Q:
@@ -222,26 +140,75 @@ def _of(account: Account) -> Q:
     return Q(kind__in=kinds, run__workspace_id=account.workspace_id)
 
 
-def _apply(row: Inbound, account: Account, reading: Reading, found: Sequence[Effect]) -> None:
-    """Let each effect that is ready hear it. A refusal that may speak of several calls speaks of none."""
+def _apply(row: Inbound, account: Account, reading: Reading, found: Sequence[Matter]) -> None:
+    """Let each that is ready hear it. A refusal that may speak of several calls speaks of none."""
     if len(found) > 1 and reading.verdict == DID_NOT:
         reading = replace(reading, verdict="")
-    settled = heard = False
-    for one in found:
-        run = lock_run(one.run_id)
-        effect: Effect = Effect.objects.select_related("kind").get(pk=one.pk)
-        if not _is_ready(effect, reading.verdict):
-            continue
-        heard, was = True, (effect.settlement, effect.job_state)
-        state = _job_state(effect, account, reading)
-        answer = _answer(effect, account, row, reading, state)
-        reconcile.hear(run, effect, answer, SYSTEM, Ground.WEBHOOK, Asked(row.received_at, effect.attempt))
-        settled = settled or was != (effect.settlement, effect.job_state)
+    hear = _Hearing(row, account, reading)
+    became = {hear.one(matter) for matter in found} - {""}
     told: dict[str, Any] = {"subject_id": found[0].pk} if found else {}
-    if heard:
-        told |= {"became": "settled" if settled else "recorded", "applied_at": Now()}
+    if became:
+        told |= {"became": "settled" if "settled" in became else "recorded", "applied_at": Now()}
     if told:
         Inbound.objects.filter(pk=row.pk).update(**told)
+
+
+@dataclass(frozen=True)
+class _Hearing:
+    """One message, for each that it may speak of."""
+
+    row: Inbound
+    account: Account
+    reading: Reading
+
+    def one(self, matter: Matter) -> str:
+        """settled · recorded · "" (it is not ready for it)."""
+        run = lock_run(matter.run_id)
+        return (
+            self._repair(run, matter.pk) if isinstance(matter, Compensation) else self._effect(run, matter.pk)
+        )
+
+    def _effect(self, run: Run, effect_id: str) -> str:
+        effect: Effect = Effect.objects.select_related("kind").get(pk=effect_id)
+        if not _is_ready(effect, self.reading.verdict):
+            return ""
+        was = (effect.settlement, effect.job_state)
+        state = _job_state(effect, self.account, self.reading)
+        started = state in ON and effect.op_class == OperationClass.EXTERNAL_JOB
+        verdict = self.reading.verdict or (HAPPENED if started else "")
+        asked = Asked(self.row.received_at, effect.attempt)
+        reconcile.hear(run, effect, self._answer(verdict, state), SYSTEM, Ground.WEBHOOK, asked)
+        return "recorded" if was == (effect.settlement, effect.job_state) else "settled"
+
+    def _repair(self, run: Run, compensation_id: str) -> str:
+        rows = Compensation.objects.select_related("effect", "kind", "run")
+        compensation: Compensation = rows.get(pk=compensation_id)
+        if not _may_be_heard(compensation, self.reading.verdict):
+            return ""
+        was, asked = compensation.state, Asked(self.row.received_at, compensation.attempt)
+        now = repair.hear(
+            run, compensation, self._answer(self.reading.verdict), SYSTEM, Ground.WEBHOOK, asked
+        )
+        return "recorded" if was == now else "settled"
+
+    def _answer(self, verdict: str, job: str = "") -> Answer:
+        row, reading = self.row, self.reading
+        said = reading.word if reading.verdict else reading.job
+        return Answer(
+            SAYS.get(verdict, CANT_TELL),
+            f"{self.account.name} says: {said}"[:300],
+            {
+                "account": self.account.name,
+                "message": row.message_id,
+                "digest": row.digest,
+                "received_at": row.received_at.isoformat(),
+                "fields": reading.fields,
+            },
+            items=reading.items if verdict == PARTLY else None,
+            provider_ref=reading.ref,
+            count=reading.count,
+            job=job,
+        )
 
 
 def _is_ready(effect: Effect, verdict: str) -> bool:
@@ -251,31 +218,16 @@ def _is_ready(effect: Effect, verdict: str) -> bool:
     return bool(effect.settlement != Settlement.DECLARED)
 
 
+def _may_be_heard(compensation: Compensation, verdict: str) -> bool:
+    """The same of a compensation."""
+    if compensation.state in UNDECIDED:
+        return False
+    return verdict != DID_NOT or not repair_moves.is_in_flight(compensation)
+
+
 def _job_state(effect: Effect, account: Account, reading: Reading) -> str:
     rules = account.reads.get("jobs") or (effect.kind.lookup.get("job") if effect.kind else None) or OWN_WORDS
     return jobs.state_in(reading.job, rules)
-
-
-def _answer(effect: Effect, account: Account, row: Inbound, reading: Reading, state: str) -> Answer:
-    verdict = reading.verdict
-    if not verdict and state in ON and effect.op_class == OperationClass.EXTERNAL_JOB:
-        verdict = HAPPENED
-    said = reading.word if reading.verdict else reading.job
-    return Answer(
-        SAYS.get(verdict, CANT_TELL),
-        f"{account.name} says: {said}"[:300],
-        {
-            "account": account.name,
-            "message": row.message_id,
-            "digest": row.digest,
-            "received_at": row.received_at.isoformat(),
-            "fields": reading.fields,
-        },
-        items=reading.items if verdict == PARTLY else None,
-        provider_ref=reading.ref,
-        count=reading.count,
-        job=state,
-    )
 
 
 # what waits -----------------------------------------------------------------------------------------
@@ -286,8 +238,10 @@ def to_apply(limit: int = 200) -> list[str]:
     mine = Effect.objects.filter(pk=OuterRef("subject_id"))
     over = mine.exclude(settlement__in=(Settlement.DECLARED, Settlement.DISPATCHED))
     under_way = Q(Exists(mine.filter(settlement=Settlement.DISPATCHED))) & ~Q(verdict=DID_NOT)
+    called = Q(permit__state=PermitState.REPORTED) | ~Q(state=CompensationState.DISPATCHED)
+    repairs = Compensation.objects.filter(called, pk=OuterRef("subject_id")).exclude(state__in=UNDECIDED)
     waiting = Inbound.objects.filter(became="waiting", expires_at__gt=Now())
-    known = waiting.exclude(subject_id="").filter(Q(Exists(over)) | under_way)
+    known = waiting.exclude(subject_id="").filter(Q(Exists(over)) | under_way | Q(Exists(repairs)))
     beside = Effect.objects.filter(
         key=OuterRef("effect_key"),
         kind__account=OuterRef("account__name"),

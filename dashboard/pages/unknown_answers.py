@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from dashboard import words
 from dashboard.event_words import event
 from dashboard.pages.facts import name_actors
 from dashboard.pages.hiding import hide_in
-from dashboard.unknown_words import GROUND, items_in_words
+from dashboard.unknown_words import GROUND, VERDICT, items_in_words
+from effects.backing import PROVIDERS_OWN
 from effects.models import Ground, Matter
 from runs.models import Boundary, Evidence, EvidencePayload
 
@@ -94,8 +97,9 @@ class Answers:
 def lines_of(run_id: str, matter: str, key: str) -> tuple[list[Evidence], int]:
     """The first lines and the newest, oldest first, and how many there are: three queries at most."""
     mine = Evidence.objects.filter(stream=run_id, effect_key=key).exclude(kind__in=UNTOLD)
-    if matter == Matter.DELIVERY:
-        mine = mine.filter(boundary=Boundary.DELIVER)
+    if matter == Matter.DELIVERY:  # an effect may have the same key
+        of_people = Q(kind__startswith="unknown.") | Q(kind__startswith="resolution.")
+        mine = mine.filter(Q(boundary=Boundary.DELIVER) | of_people)
     else:
         mine = mine.exclude(boundary=Boundary.DELIVER)
     newest = list(mine.order_by("-seq")[: SHOWN + 1])
@@ -122,8 +126,7 @@ def _answer(line: Evidence, told: dict[str, Any], who: str, looked: int) -> Answ
     says, more = reader(line, told, words.brief(who or line.actor, 60))
     if line.kind == LOOKED:
         says = says.format(n=looked)
-    citable = line.kind == LOOKED and told.get("answer") in ("present", "partial", "absent")
-    citable = citable or line.kind == "webhook.received"
+    citable = line.ground in PROVIDERS_OWN and bool(told.get("answer"))
     return Answer(line.seq, line.at, says, more, tuple(_fields(told)), citable, reader is _settled)
 
 
@@ -163,7 +166,7 @@ def _looked(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     """A failed look-up is not an absence: it says why, and that it stays unknown."""
     saw, means = str(told.get("answer", "")), str(told.get("means", ""))
     asked = "" if who == words.OURS["system"] else f", asked by {who}"
-    if saw == "can't tell" or saw not in SAW:
+    if saw not in SAW:
         why = _brief(told, "detail")
         return f"Look-up {{n}}{asked}: could not tell; still unknown.", why
     proof = f" It means: {MEANS[means]}." if means in MEANS else f" {NO_PROOF}"
@@ -181,6 +184,21 @@ def _settled(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     ground = GROUND.get(line.ground, "")
     by = f", by {who}" if line.ground == Ground.DECIDED else ""
     return f"{event(line.kind)}{f', {ground}' if ground else ''}{by}.", _brief(told, "why", "detail")
+
+
+def _recorded(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
+    """What a person said, in their own words."""
+    said = VERDICT.get(str(told.get("verdict", "")), "a verdict")
+    waits = " It waits for a second person." if told.get("waits") else ""
+    part = items_in_words(told.get("items"))
+    return f"{who} recorded: {said}.{waits}{f' Part: {part}.' if part else ''}", _brief(told, "evidence")
+
+
+def _by(says: str) -> Reader:
+    def reader(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
+        return says.format(who=who), _brief(told, "why", "text", "file_name")
+
+    return reader
 
 
 def _ended(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
@@ -210,7 +228,17 @@ READERS: dict[str, Reader] = {
     "effect.not_applied": _settled,
     "delivery.handed_over": _settled,
     "delivery.not_handed_over": _settled,
+    "compensation.verified": _settled,
+    "compensation.failed": _settled,
     "reconcile.ended": _ended,
+    "resolution.recorded": _recorded,
+    "resolution.agreed": _by("{who} agreed to it."),
+    "resolution.withdrawn": _by("{who} withdrew it."),
+    "unknown.taken": _by("{who} looks after it."),
+    "unknown.given_back": _by("{who} released it."),
+    "unknown.attached": _by("{who} attached evidence."),
+    "unknown.asked": _by("{who} asked for a look-up."),
+    "unknown.overdue": _by("It passed its due time."),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -18,7 +19,7 @@ from dashboard.pages.unknown_draft import Draft
 from dashboard.pages.unknown_subject import Subject
 from dashboard.unknown_words import VERDICT
 from effects import resolve, unknowns
-from effects.resolve import WHY_NOT, Resolved
+from effects.resolve import WHY_NOT, NotResolved, Resolved
 from runs import access
 
 MOST = 200
@@ -60,11 +61,13 @@ def _person(request: HttpRequest) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
 
 
-def say(request: HttpRequest, told: dict[str, str], done: str) -> None:
+def say(request: HttpRequest, told: Mapping[str, str], done: str) -> None:
     """How many, and why the others not, each reason once."""
     reasons = Counter(told.values())
     parts = [f"{reasons.pop('')} {done}"] if "" in reasons else []
     parts += [f"{number} not: {WHY_NOT.get(why, NOT_FOUND)}" for why, number in reasons.items()]
+    if not parts:
+        parts = [NONE]
     messages.info(request, ". ".join(part.rstrip(".") for part in parts) + ".")
 
 
@@ -101,4 +104,18 @@ def record(request: HttpRequest) -> HttpResponse:
     said = f"{words.count(len(done), 'verdict')} recorded. Each counts once a second person agrees."
     why = f" {len(missing)} not: {missing[0]}" if missing else ""
     messages.info(request, said + why)
+    return redirect(Asked.read(workspace, person_of(request), request.GET).address())
+
+
+@never_cache
+@require_POST
+@signed_in
+def agree(request: HttpRequest) -> HttpResponse:
+    """POST /unknowns/together/agree : the second person's yes to each verdict that stands on one export."""
+    workspace = workspace_of(request)
+    access.demand_workspace(actor_of(request), "approve", workspace.pk)
+    sent = [one[:40] for one in request.POST.getlist("resolution") if "\0" not in one][:MOST]
+    told = resolve.agree_many(actor=actor_of(request), resolution_ids=sent)
+    reasons = {pk: one.reason if isinstance(one, NotResolved) else "" for pk, one in told.items()}
+    say(request, reasons, "agreed; they count now, with both names")
     return redirect(Asked.read(workspace, person_of(request), request.GET).address())

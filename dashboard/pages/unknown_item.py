@@ -16,12 +16,12 @@ from dashboard.pages.unknown_means import means
 from dashboard.pages.unknown_subject import Subject
 from dashboard.unknown_words import GROUND, VERDICT, Choice, choices, items_in_words
 from dashboard.words import Term
-from effects import unknowns
+from effects import backing, unknowns
 from effects.models import Attachment, Compensation, Inbound, Matter, Provider, Resolution, Verdict
 from runs.access import Actor
 from runs.models import StopRequest
 
-INBOUND, REPAIRS = 20, 5
+INBOUND, REPAIRS, TOGETHER = 20, 5, 200
 BECAME = {
     "settled": "it settled something",
     "recorded": "kept as evidence",
@@ -72,7 +72,7 @@ class Item:
     """The detail of one subject for one person, as of now: a fixed number of queries."""
 
     def __init__(self, subject: Subject, actor: Actor, may: frozenset[str]) -> None:
-        self.s, self.may = subject, may
+        self.s, self.actor, self.may = subject, actor, may
         self.id, self.run, self.now = subject.u.id, subject.run, subject.now
         self.me = actor.user.pk if actor.user else 0
 
@@ -95,9 +95,13 @@ class Item:
         return "resolve" in self.may
 
     @property
+    def may_correct(self) -> bool:
+        return self.may_resolve and self.s.is_settled and self.s.matter != Matter.COMPENSATION
+
+    @cached_property
     def owns_run(self) -> bool:
         """Whether a text of this person's own is no evidence here: it is their own run."""
-        return bool(self.run.owner_id == self.me)
+        return backing.is_own(self.run, self.actor)
 
     @property
     def taken_by(self) -> str:
@@ -146,9 +150,16 @@ class Item:
     def verdicts(self) -> list[Said]:
         """Newest first; what a later one superseded stays."""
         found = unknowns.resolutions(self.id)
-        kept = {one.row.pk: one for one in self.attachments}
+        kept = self._cited(found)
         over = {one.supersedes_id: one.number for one in found if one.supersedes_id and one.in_force_at}
         return [said(one, over.get(one.pk), kept) for one in found]
+
+    def _cited(self, found: list[Resolution]) -> dict[str, Attached]:
+        """What the verdicts cite, by id: also an export that several subjects share."""
+        kept = {one.row.pk: one for one in self.attachments}
+        shared = {pk for one in found for pk in one.attachments} - set(kept)
+        rows = Attachment.objects.filter(pk__in=shared).select_related("person").defer("content")
+        return kept | {row.pk: attached(row) for row in (rows if shared else ())}
 
     @property
     def newest(self) -> int:
@@ -166,7 +177,7 @@ class Item:
 
     @property
     def may_agree(self) -> bool:
-        return "approve" in self.may and not self.is_my_wait
+        return "approve" in self.may and not self.is_my_wait and not self.owns_run
 
     @property
     def agree_says(self) -> str:
@@ -175,6 +186,19 @@ class Item:
             return ""
         verdict = self.waiting.resolution.verdict
         return f"Agree: {'accept as unknown' if verdict == Verdict.CANNOT_TELL else self.waiting.verdict}"
+
+    @cached_property
+    def together(self) -> list[str]:
+        """The verdicts of the same person on the same export that wait as this one does."""
+        waiting = self.waiting
+        if waiting is None or not waiting.resolution.attachments or not self.may_agree:
+            return []
+        mine = waiting.resolution
+        rows = Resolution.objects.filter(workspace_id=self.run.workspace_id, person_id=mine.person_id)
+        rows = rows.filter(in_force_at__isnull=True, withdrawn_at__isnull=True).order_by("-pk")
+        found = rows.values_list("pk", "verdict", "attachments")[:TOGETHER]
+        alike = (mine.verdict, mine.attachments)
+        return [pk for pk, verdict, cited in found if (verdict, cited) == alike]
 
     @cached_property
     def inbound(self) -> list[tuple[Inbound, str]]:

@@ -16,10 +16,10 @@ from dashboard.reports.sentences import effect_term
 from dashboard.unknown_words import WHY_SAYS, thing_of, why_of
 from dashboard.words import Term
 from effects.models import Kind, Matter, Provider
+from effects.resolve import SETTLED
 from effects.unknowns import Unknown
 from runs.models import RunStatus
 
-OPEN = ("DISPATCHED", "UNKNOWN")
 SENT_BY = {"webhook": "Allstop, by webhook", "email": "Allstop, by e-mail", "outside": "its agent itself"}
 
 
@@ -75,7 +75,7 @@ class Subject:
     @property
     def is_settled(self) -> bool:
         """Whether a verdict on it would be a correction."""
-        return self.state not in OPEN
+        return self.state in SETTLED
 
     @property
     def contradicted(self) -> bool:

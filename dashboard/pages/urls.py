@@ -95,6 +95,7 @@ urlpatterns: list[URLPattern] = [
     path("unknowns", unknowns.unknowns_page, name="unknowns"),
     path("unknowns/together", unknown_bulk.bulk, name="unknowns-together"),
     path("unknowns/together/resolve", unknown_bulk.record, name="resolve-unknowns"),
+    path("unknowns/together/agree", unknown_bulk.agree, name="agree-together"),
     path("unknowns/attachments/<str:attachment_id>", unknowns.attachment, name="attachment"),
     path("unknowns/<str:subject_id>", unknowns.unknown_page, name="unknown"),
     path("unknowns/<str:subject_id>/check", unknown_acts.check, name="check-unknown"),

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count
 
@@ -13,7 +14,7 @@ from dashboard import words
 from dashboard.pages.facts import KNOWN, marks
 from dashboard.words import Term
 from effects import delivery_moves
-from effects.close import outcome
+from effects.close import outcome, repairs_by_run
 from effects.models import Effect, Settlement
 from runs import gates
 from runs.models import INCONSEQUENTIAL, Permit, Run, RunStatus, StopRequest
@@ -48,13 +49,13 @@ class RunRow:
 
 
 def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
-    """Rows with their effects, stops and outcomes: four queries for the whole page."""
+    """Rows with their effects, stops and outcomes: five queries for the whole page."""
     ids = [run.pk for run in runs]
     settled: dict[str, Counter[str]] = defaultdict(Counter)
     counts = Effect.objects.filter(run__in=ids).values_list("run", "settlement").annotate(n=Count("pk"))
     for run_id, state, number in counts.order_by():
         settled[run_id][state] = number
-    messages = delivery_moves.states_of(ids)
+    messages, repairs = delivery_moves.states_of(ids), repairs_by_run(ids)
     sent = set(
         Permit.objects.filter(run__in=ids)
         .exclude(op_class__in=INCONSEQUENTIAL)
@@ -65,7 +66,8 @@ def rows_of(runs: list[Run], now: datetime) -> Iterable[RunRow]:
     stops = {stop.run_id: stop for stop in own}
     for run in runs:
         mine, stop = settled[run.pk], stops.get(run.pk)
-        ending = outcome(run.status, list(mine), deliveries=messages[run.pk], consequential=run.pk in sent)
+        counted: dict[str, Any] = {"deliveries": messages[run.pk], "consequential": run.pk in sent}
+        ending = outcome(run.status, list(mine), repairs[run.pk], **counted)
         term = words.run_chip(
             run.status,
             ending,

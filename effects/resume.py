@@ -14,7 +14,8 @@ from runs.models import FINAL, Gate, Policy, Reach, Run, RunStatus, Session, Sto
 from runs.store import after, verb
 
 from . import close, delivery_moves, four_eyes, reviews
-from .models import Delivery, DeliveryState, Effect, Review, Settlement
+from .compensation import IN_DOUBT
+from .models import Compensation, Delivery, DeliveryState, Effect, Review, Settlement
 from .review_tables import Subject
 
 SAFE, SKIP, WAIT = "safe to run", "skip, settled", "must wait"
@@ -48,7 +49,8 @@ WHY: dict[str, str] = {
     "running": "There is nothing to resume: the run may start new work.",
     "superseded": "Something came since this was decided. Read it, then decide again.",
     "gate": "{scope} is shut. Release that first; a resume does not open it.",
-    "must wait": "An effect is in progress or unknown. Settle it first: a resume never sends it again.",
+    "must wait": "An effect or a compensation is in progress or unknown. Settle it first: a resume never "
+    "sends it again.",
 }
 ELSEWHERE: dict[str, str] = {
     RunStatus.ACTIVE: "running",
@@ -122,14 +124,23 @@ class NotResumed:
 
 
 def plan(run: Run) -> list[Item]:
-    """Per effect, and delivery, which counts as one: safe to run · waits for approval · skip · must wait."""
+    """Per effect, and delivery, which counts as one: safe to run · waits for approval · skip · must wait.
+
+    A compensation that was sent, and of which nobody knows yet, must wait too.
+    """
     effects = Effect.objects.filter(run=run).order_by("pk").values_list("key", "title", "settlement", "pk")
     decided = _decided(run)
     deliveries = Delivery.objects.filter(run=run).order_by("pk").values_list("key", "title", "state", "pk")
     return [
         *(Item(key, title, state, _answer(state, decided.get(pk)), pk) for key, title, state, pk in effects),
         *(Item(key, title, state, DELIVERY_ANSWERS[state], pk) for key, title, state, pk in deliveries),
+        *(Item(key, title, state, WAIT, pk) for key, title, state, pk in _in_doubt(run)),
     ]
+
+
+def _in_doubt(run: Run) -> Any:
+    rows = Compensation.objects.filter(run=run, state__in=IN_DOUBT).order_by("pk")
+    return rows.values_list("key", "title", "state", "pk")
 
 
 def _answer(settlement: str, decided: str | None) -> str:

@@ -34,7 +34,7 @@ from runs.schemas import NewRunIn, ProblemOut
 from runs.tokens import actor_of, home_of, spaces_of
 
 from . import delivery_moves, ends
-from .close import outcome
+from .close import outcome, repairs_by_run
 from .models import Effect, Settlement
 from .resume import WAIT, Item, NotResumed, Resumed, Seen, resume
 from .schemas import CompleteIn, FailIn, ResumeIn, RunOut, RunsOut, run_out
@@ -248,10 +248,14 @@ def _outcomes(runs: Sequence[Run]) -> dict[str, str]:
         settlements[run_id].append(settlement)
     permits = Permit.objects.filter(run_id__in=ids).exclude(op_class__in=INCONSEQUENTIAL).order_by()
     sent = set(permits.values_list("run_id", flat=True).distinct())
-    messages = delivery_moves.states_of(ids)
+    messages, repairs = delivery_moves.states_of(ids), repairs_by_run(ids)
     return {
         run.pk: outcome(
-            run.status, settlements[run.pk], deliveries=messages[run.pk], consequential=run.pk in sent
+            run.status,
+            settlements[run.pk],
+            repairs[run.pk],
+            deliveries=messages[run.pk],
+            consequential=run.pk in sent,
         )
         for run in runs
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Any
 
 from django.db.models import Count
 from django.urls import reverse
@@ -10,7 +11,7 @@ from django.urls import reverse
 from dashboard import words
 from dashboard.scope_words import RESULT
 from effects import delivery_moves
-from effects.close import outcome
+from effects.close import outcome, repairs_by_run
 from effects.models import Effect
 from runs import cursors
 from runs.models import INCONSEQUENTIAL, Permit, StopPart, StopRequest
@@ -39,17 +40,20 @@ def _rows(parts: list[StopPart]) -> list[PartRow]:
     counts = Effect.objects.filter(run__in=ids).order_by().values_list("run", "settlement")
     for run_id, state, number in counts.annotate(n=Count("pk")):
         settled[run_id][state] = number
-    messages = delivery_moves.states_of(ids)
+    messages, repairs = delivery_moves.states_of(ids), repairs_by_run(ids)
     permits = Permit.objects.filter(run__in=ids).exclude(op_class__in=INCONSEQUENTIAL)
     sent = set(permits.order_by().values_list("run", flat=True).distinct())
-    return [
-        _row(part, settled[part.run_id], list(messages[part.run_id]), part.run_id in sent) for part in parts
-    ]
+    told = []
+    for part in parts:
+        mine = settled[part.run_id]
+        counted: dict[str, Any] = {"deliveries": messages[part.run_id], "consequential": part.run_id in sent}
+        ended_as = outcome(part.run.status, list(mine), repairs[part.run_id], **counted)
+        told.append(_row(part, mine, ended_as))
+    return told
 
 
-def _row(part: StopPart, settled: Counter[str], messages: list[str], sent: bool) -> PartRow:
+def _row(part: StopPart, settled: Counter[str], ended_as: str) -> PartRow:
     run, stop = part.run, part.run_stop
-    ended_as = outcome(run.status, list(settled), deliveries=messages, consequential=sent)
     return PartRow(
         id=run.pk,
         key=words.clean(run.key),

@@ -12,8 +12,17 @@ from typing import Any
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from dashboard.reports.queries import name_actors
-from effects.close import outcome
-from effects.models import Delivery, DeliveryState, Effect, Review, Settlement
+from effects.close import Repair, outcome
+from effects.compensation import UNDECIDED
+from effects.models import (
+    Compensation,
+    CompensationState,
+    Delivery,
+    DeliveryState,
+    Effect,
+    Review,
+    Settlement,
+)
 from runs import fanout, policies, refusals
 from runs.models import (
     FINAL,
@@ -51,6 +60,13 @@ STANDS_FOR = {
     "accepted": Settlement.ACCEPTED_UNKNOWN,
     "done": Settlement.CONFIRMED,
 }
+# The same of its compensations: a state that stands for those that the group has.
+MENDING: dict[str, tuple[str, ...]] = {
+    CompensationState.UNKNOWN: (CompensationState.UNKNOWN,),
+    CompensationState.PROPOSED: (*UNDECIDED, CompensationState.DISPATCHED),
+    CompensationState.ACCEPTED_UNKNOWN: (CompensationState.ACCEPTED_UNKNOWN,),
+}
+OPEN_FAILURE = "open_failure"
 
 
 @dataclass(frozen=True)
@@ -104,13 +120,16 @@ class ScopeRows:
         runs = Run.objects.filter(stop_parts__stop=self.stop).annotate(
             sent=Exists(_of_run(Permit).exclude(op_class__in=INCONSEQUENTIAL)),
             **{name: _has(*states) for name, states in FLAGS.items()},
+            **_mending(),
         )
+        names = [*FLAGS, *_mending()]
         counted: Counter[tuple[str, str]] = Counter()
         for status, sent, *flags, number in (
-            runs.order_by().values_list("status", "sent", *FLAGS).annotate(n=Count("pk"))
+            runs.order_by().values_list("status", "sent", *names).annotate(n=Count("pk"))
         ):
-            present = [STANDS_FOR[name] for name, has in zip(FLAGS, flags, strict=True) if has]
-            counted[status, outcome(status, present, consequential=sent)] += number
+            has = {name for name, is_there in zip(names, flags, strict=True) if is_there}
+            present = [STANDS_FOR[name] for name in FLAGS if name in has]
+            counted[status, outcome(status, present, _repairs(has), consequential=sent)] += number
         return counted
 
     @cached_property
@@ -250,3 +269,17 @@ def _of_run(model: Any) -> QuerySet[Any]:
 def _has(settlements: Iterable[str], states: Iterable[str]) -> Q:
     effects = _of_run(Effect).filter(settlement__in=list(settlements))
     return Q(Exists(effects)) | Q(Exists(_of_run(Delivery).filter(state__in=list(states))))
+
+
+def _mending() -> dict[str, Any]:
+    """Whether a run has compensations in such a state; one that failed is open until a later one."""
+    mine = _of_run(Compensation)
+    later = Compensation.objects.filter(effect=OuterRef("effect"), number__gt=OuterRef("number"))
+    failed = mine.filter(~Exists(later), state=CompensationState.FAILED)
+    flags = {f"mending_{name.lower()}": Exists(mine.filter(state__in=all_)) for name, all_ in MENDING.items()}
+    return {**flags, OPEN_FAILURE: Exists(failed)}
+
+
+def _repairs(has: set[str]) -> list[Repair]:
+    found = [Repair(name) for name in MENDING if f"mending_{name.lower()}" in has]
+    return [*found, Repair(CompensationState.FAILED, open=True)] if OPEN_FAILURE in has else found

@@ -191,7 +191,7 @@ def test_what_must_wait_is_the_refusal(world: World) -> None:
     told = said(bob, f"/runs/{run.pk}/resume")
     assert "This run can’t be resumed now" in told
     assert "charge:7 Awaiting verification Must wait" in told
-    assert "An effect is in progress or unknown." in told
+    assert "An effect or a compensation is in progress or unknown." in told
     assert "Why may it go on?" not in told
     assert bob.post(f"/runs/{run.pk}/resume", {"reason": "now"}).status_code == 409
 

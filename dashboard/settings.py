@@ -1,5 +1,6 @@
 """Settings. Everything an installation may decide is read from the environment (see docs/operating)."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ ALLSTOP_OUTBOUND_ORIGINS = env.list("ALLSTOP_OUTBOUND_ORIGINS", default=[])
 ALLSTOP_PERMIT_S = env.float("ALLSTOP_PERMIT_S", default=10.0)
 # Where kinds of provider workspace write, one folder per workspace. All processes see the same.
 ALLSTOP_FILES = env.str("ALLSTOP_FILES", default="") or str(ALLSTOP_DATA / "files")
+# The browser of kinds of provider browser; without one, Playwright's own. As root it has no sandbox.
+ALLSTOP_CHROMIUM = env.str("ALLSTOP_CHROMIUM", default="")
+ALLSTOP_CHROMIUM_SANDBOX = env.bool("ALLSTOP_CHROMIUM_SANDBOX", default=os.geteuid() != 0)
 
 # Whoever shows it may read /metrics; without one, only this machine may.
 ALLSTOP_METRICS_TOKEN = env.str("ALLSTOP_METRICS_TOKEN", default="")

@@ -12,7 +12,7 @@ from effects.new_kind import is_own
 from effects.reconcile import CANT_TELL, Answer
 from effects.settle import Told
 
-from . import email, http, job, model, outside, own, workspace
+from . import browser, email, http, job, model, outside, own, workspace
 from .shape import Inspection, NoSender, Provider, Ready, Sendable, inspection_of
 
 PROVIDERS: dict[str, Provider] = {
@@ -20,6 +20,7 @@ PROVIDERS: dict[str, Provider] = {
     Name.WORKSPACE: workspace,
     Name.JOB: job,
     Name.EMAIL: email,
+    Name.BROWSER: browser,
     Name.MODEL: model,
     Name.OUTSIDE: outside,
 }

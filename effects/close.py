@@ -149,7 +149,7 @@ def advance(run: Run, actor: str, *, news: bool = True) -> None:
         record(run, Line("run.cancelled", actor, current_version=run.cancel_version))
         _close_stop(run, "its run is final")
     if run.status == RunStatus.UNKNOWN and not _undecided(run):
-        _close_stop(run, "what is left of it was accepted as unknown")
+        _close_stop(run, "what is unknown was accepted")
     if rest(run) or news or run.status != before:
         tell(run)
 

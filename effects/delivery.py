@@ -41,7 +41,7 @@ class DeliveryState(models.TextChoices):
 class Delivery(Machine):
     """One message under a stable key. `queued_version`: the run's version at which it may be sent.
 
-    `ground`: on what its settlement stands; None: its holder's report. UNKNOWN with `settled_at`: contradicted.
+    `ground`: on what its settlement stands; None: its holder's word. UNKNOWN with `settled_at`: contradicted.
     `body` holds the bytes exactly as they were queued; `turn_at` is when our sender asks next.
     """
 

@@ -24,3 +24,10 @@ def repairs(counts: Mapping[str, int], open_failures: int) -> list[Repair]:
     """What the outcome function is told: each state that there is, and whether a failure is open."""
     found = [Repair(str(state)) for state, number in counts.items() if number]
     return [*found, Repair(str(FAILED), open=True)] if open_failures else found
+
+
+def needs(counts: Mapping[str, int]) -> list[str]:
+    """What the open ones need: approval, execution, verification, a decision about what failed."""
+    wanted = {"PROPOSED": "approval", "APPROVED": "execution", "DISPATCHED": "verification"}
+    found = [word for state, word in wanted.items() if counts.get(state)]
+    return found or (["a decision about what failed"] if counts.get(FAILED) else [])

@@ -60,7 +60,13 @@ POLICY = {
 
 def stage_of(compensation: Compensation, permit_state: str = "", *, halted: bool = False) -> str:
     """Where it stands: a key of WORDS. `permit_state`: of the permit under which it was sent, if any."""
-    state, reported = compensation.state, permit_state == PermitState.REPORTED
+    if compensation.state == CompensationState.FAILED:
+        return "partly" if in_part(compensation) else "failed"
+    return stage_by(compensation.state, reported=permit_state == PermitState.REPORTED, halted=halted)
+
+
+def stage_by(state: str, *, reported: bool = False, halted: bool = False) -> str:
+    """The same from what is known of it; of a failed one without knowing whether a part happened."""
     match state:
         case CompensationState.PROPOSED:
             return "waiting"
@@ -71,8 +77,8 @@ def stage_of(compensation: Compensation, permit_state: str = "", *, halted: bool
         case CompensationState.UNKNOWN:
             return "unverified" if reported else "unknown"
         case CompensationState.FAILED:
-            return "partly" if in_part(compensation) else "failed"
-    return PLAIN[state]
+            return "failed"
+    return PLAIN[CompensationState(state)]
 
 
 def in_part(compensation: Compensation) -> bool:

@@ -255,7 +255,7 @@ class Facts:
         about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
         asked = Review.objects.filter(subject_id=OuterRef("pk")).order_by("-pk")
         given = Q(review__subject_id=OuterRef("pk"), state__in=["GIVEN", "CONSUMED"])
-        rows = Compensation.objects.filter(run=self.run).defer("body").select_related("effect", "permit__step")
+        rows = Compensation.objects.filter(run=self.run).select_related("effect", "permit__step")
         rows = rows.annotate(
             line=Subquery(about.values("seq")[:1]),
             review_id=Subquery(asked.values("pk")[:1]),
@@ -268,7 +268,7 @@ class Facts:
                 .values("n")[:1]
             ),
         )
-        chosen = rows.order_by(first("state", *STILL), "-pk")[:COMPENSATIONS]
+        chosen = rows.defer("body").order_by(first("state", *STILL), "-pk")[:COMPENSATIONS]
         return sorted(chosen, key=lambda one: one.pk)
 
     @property

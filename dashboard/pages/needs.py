@@ -18,6 +18,7 @@ from dashboard import repair_words, scope_words, words
 from dashboard.pages.review_facts import named, title_of, with_compensations
 from dashboard.pages.run_filter import Filter
 from dashboard.pages.stop_rows import in_force
+from dashboard.repair_rows import unanswered
 from dashboard.words import Term
 from effects.models import (
     Compensation,
@@ -25,6 +26,7 @@ from effects.models import (
     Delivery,
     DeliveryState,
     Effect,
+    Review,
     Settlement,
 )
 from effects.review_lists import for_person, open_in, with_given
@@ -79,10 +81,18 @@ class Needs:
 
 
 def some(
-    word: str, rows: QuerySet[Any], need: Callable[[Any], Need], everything: str = "", things: str = ""
+    word: str,
+    rows: QuerySet[Any],
+    need: Callable[[Any], Need],
+    everything: str = "",
+    things: str = "",
+    also: Callable[[list[Any]], list[Any]] = list,
 ) -> Needs:
-    """The first of these rows as needs: one query, and one that counts where there are more."""
-    first = list(rows[: SHOWN + 1])
+    """The first of these rows as needs: one query, and one that counts where there are more.
+
+    `also`: reads what belongs to them.
+    """
+    first = also(list(rows[: SHOWN + 1]))
     total = rows.order_by()[: COUNTED + 1].count() if len(first) > SHOWN else len(first)
     return Needs(word, [need(row) for row in first[:SHOWN]], total, everything, things or word)
 
@@ -177,9 +187,10 @@ def reviews_for(workspace: Workspace, user: User) -> Needs:
     return some(
         "waiting for review",
         found,
-        _reviews,
+        _review,
         reverse("reviews", query={"workspace": workspace.slug}),
         "reviews",
+        with_compensations,
     )
 
 
@@ -195,13 +206,15 @@ def failed_in(workspace: Workspace) -> Needs:
     rows = unanswered(Compensation.objects.filter(run__workspace=workspace, run__drill=False))
     asked = Review.objects.filter(subject="compensation", subject_id=OuterRef("pk")).order_by("-pk")
     found = rows.select_related("run", "permit__step").annotate(review=Subquery(asked.values("pk")[:1]))
-    return some("failed", found.defer("body").order_by("settled_at", "pk"), _failed, "", "failed compensations")
+    return some("failed to compensate", found.defer("body").order_by("settled_at", "pk"), _failed)
 
 
 def _failed(one: Any) -> Need:
     says = f"Nobody has decided what follows. The original effect stands. In {words.brief(one.run.name)}."
     href = reverse("review", args=[one.review]) if one.review else f"{_run(one.run_id)}#compensations"
-    return Need(repair_words.term_of(one), named(one), href, says, "Decide", since=one.settled_at, aged="failed")
+    return Need(
+        repair_words.term_of(one), named(one), href, says, "Decide", since=one.settled_at, aged="failed"
+    )
 
 
 def paused_in(workspace: Workspace) -> Needs:

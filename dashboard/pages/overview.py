@@ -111,6 +111,7 @@ class Overview:
             card("unknown compensations", lambda: needs.unknown_repairs_in(workspace)),
             card("timed-out stops", lambda: needs.late_in(workspace)),
             card("reviews", lambda: self._reviews(person)),
+            card("failed compensations", lambda: needs.failed_in(workspace)),
             card("review dates", lambda: needs.overdue_in(workspace, now)),
             card("silent runs", lambda: needs.silent_in(workspace)),
             card("paused runs", lambda: needs.paused_in(workspace)),

@@ -138,7 +138,7 @@ def review_of(compensation: Compensation) -> str:
 def find_effect(actor: Actor, effect_id: str) -> Effect:
     """The effect with its run, for members of its workspace; NotFound for everybody else."""
     rows = Effect.objects.select_related("kind", "run__workspace", "run__session", "run__owner")
-    effect = rows.filter(pk=effect_id).first()
+    effect: Effect | None = rows.filter(pk=effect_id).first()
     if effect is None:
         raise access.NotFound("effect")
     access.demand(actor, "read", effect.run)

@@ -15,8 +15,9 @@ from dashboard.pages.hiding import hides
 from dashboard.pages.repair_review import RepairDetail
 from dashboard.pages.reviews import detail_of, find, signed_in_s
 from dashboard.pages.shell import actor_of, build_shell, signed_in
-from effects import compensate, plans
+from effects import compensate
 from effects.compensate import NotDone
+from effects.compensation import RESTORE_FILES
 from effects.models import Compensation
 from runs import access
 
@@ -78,7 +79,7 @@ def edit_page(request: HttpRequest, review_id: str) -> HttpResponse:
     if request.method != "POST":
         return _show(request, detail, _stored(detail.repair))
     draft = {name: _text(request, name) for name in (*FIELDS, "body", "digest")}
-    given = {name: draft[name].strip() for name in FIELDS}
+    given: dict[str, Any] = {name: draft[name].strip() for name in FIELDS}
     told = compensate.edit(
         actor=actor_of(request),
         compensation_id=detail.repair.pk,
@@ -110,7 +111,7 @@ def text_of(body: bytes) -> str | None:
 def _body(compensation: Compensation, text: str) -> dict[str, Any]:
     """The body that a form sends: a browser's line ends as they were stored; none where it was not shown."""
     stored = bytes(compensation.body)
-    if text_of(stored) is None or compensation.kind_name == plans.RESTORE_FILES:
+    if text_of(stored) is None or compensation.kind_name == RESTORE_FILES:
         return {}
     return {"body": (text if b"\r\n" in stored else text.replace("\r\n", "\n")).encode()}
 
@@ -126,8 +127,8 @@ def _show(
     told: dict[str, Any] = {"shell": shell, "now": shell.now, "d": detail, "draft": draft, "refused": refused}
     told |= {"may": bool({"resolve", "approve"} & shell.may), "new_action": repair_words.NEW_ACTION}
     shown = text_of(bytes(detail.repair.body)) is not None
-    told |= {"body_shown": shown and detail.repair.kind_name != plans.RESTORE_FILES, "secrets": SECRETS}
-    told["files"] = detail.repair.kind_name == plans.RESTORE_FILES
+    told |= {"body_shown": shown and detail.repair.kind_name != RESTORE_FILES, "secrets": SECRETS}
+    told["files"] = detail.repair.kind_name == RESTORE_FILES
     return render(request, "reviews/edit.html", told, status=status)
 
 

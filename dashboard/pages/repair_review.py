@@ -16,8 +16,8 @@ from dashboard.pages.original import Original
 from dashboard.pages.review_facts import Barred, Detail, named, term_of, where_to
 from dashboard.words import Term
 from effects import approvals, four_eyes, plans
+from effects.compensation import RESTORE_FILES
 from effects.models import Compensation, CompensationState, Kind
-from effects.plans import RESTORE_FILES
 from runs import halts
 from runs.access import Actor
 from runs.rules import rules_of
@@ -34,13 +34,13 @@ class RepairDetail(Detail):
         self, review: Any, compensation: Compensation, actor: Actor, now: datetime, signed_in_s: float | None
     ) -> None:
         super().__init__(review, actor, now, signed_in_s)
-        self.compensation = self.repair = compensation
+        self.compensation, self.repair = compensation, compensation
 
     # what it is and where it stands ---------------------------------------------------------------
 
     @property
     def title(self) -> str:
-        return named(self.compensation)
+        return named(self.repair)
 
     @property
     def approve_says(self) -> str:
@@ -50,24 +50,24 @@ class RepairDetail(Detail):
     @cached_property
     def halt(self) -> Told | None:
         """What halts it, while it may still be sent."""
-        if self.compensation.state not in (CompensationState.PROPOSED, CompensationState.APPROVED):
+        if self.repair.state not in (CompensationState.PROPOSED, CompensationState.APPROVED):
             return None
-        kinds = [(one.kind_name, one.op_class) for one in (self.compensation, self.effect)]
+        kinds = [(one.kind_name, one.op_class) for one in (self.repair, self.effect)]
         halt = halts.over(self.run, kinds)
         return told(halt) if halt else None
 
     @property
     def term(self) -> Term:
-        halted = self.halt is not None and self.compensation.state == CompensationState.APPROVED
+        halted = self.halt is not None and self.repair.state == CompensationState.APPROVED
         if halted:
-            return repair_words.term_of(self.compensation, halted=True)
+            return repair_words.term_of(self.repair, halted=True)
         return term_of(self.review, len(self.standing))
 
     @property
     def stands(self) -> str:
         """Where it stands, in a sentence."""
-        by = self.names.get(self.compensation.decided_by, "")
-        return repair_words.told(self.term, self.compensation, by)
+        by = self.names.get(self.repair.decided_by, "")
+        return repair_words.told(self.term, self.repair, by)
 
     @property
     def closed_says(self) -> str:
@@ -82,7 +82,7 @@ class RepairDetail(Detail):
 
     @cached_property
     def names(self) -> dict[str, str]:
-        one = self.compensation
+        one = self.repair
         actors = [self.review.asked_by, self.review.closed_by, one.proposed_by, one.decided_by]
         editor = [f"user:{one.editor_id}"] if one.editor_id else []
         actors += [*editor, self.original.declared_by]
@@ -92,18 +92,18 @@ class RepairDetail(Detail):
     def barred(self) -> list[Barred]:
         """Who may not, whatever their role; a token that proposed it first."""
         people = [Barred(self.names[f"user:{pk}"], four_eyes.BARRED[why]) for pk, why in self._barred.items()]
-        if not self.compensation.proposed_by.startswith("token:"):
+        if not self.repair.proposed_by.startswith("token:"):
             return people
         return [Barred(self.proposed_by, "proposed it; tokens never count"), *people]
 
     @property
     def proposed_by(self) -> str:
-        return self.names[self.compensation.proposed_by]
+        return self.names[self.repair.proposed_by]
 
     @property
     def editor(self) -> str:
         """Who changed the call last; "" when nobody did."""
-        return self.names.get(f"user:{self.compensation.editor_id}", "")
+        return self.names.get(f"user:{self.repair.editor_id}", "")
 
     @cached_property
     def nobody_left(self) -> bool:
@@ -129,16 +129,16 @@ class RepairDetail(Detail):
         if self.declared.from_template:
             said += " Its text is the template of the effect’s kind, as it stood then."
         if self.editor:
-            times = words.count(self.compensation.edits, "time")
+            times = words.count(self.repair.edits, "time")
             return (
                 f"{said} Changed by {words.clean(self.editor)} since ({times} in all): read the difference."
             )
-        return f"{said} Exact call fixed at {_clock(self.compensation.proposed_at)}."
+        return f"{said} Exact call fixed at {_clock(self.repair.proposed_at)}."
 
     @cached_property
     def lines(self) -> list[call_diff.Line]:
         """The declaration against the exact call."""
-        one, plan = self.compensation, self.declared
+        one, plan = self.repair, self.declared
         return difference(plan, one.kind, one)
 
     @property
@@ -148,33 +148,33 @@ class RepairDetail(Detail):
     @property
     def call(self) -> list[tuple[str, str]]:
         """Name and value, in the order in which they are sent; secrets are hidden, the digest covers them."""
-        one = self.compensation
+        one = self.repair
         to = [*_where(one.kind, one.kind_name), ("kind", one.kind_name), ("key", one.key)]
         return [(name, words.clean(value)) for name, value in [*to, *_named(one)] if value]
 
     @property
     def body(self) -> str:
-        return "\n".join(body_lines(bytes(self.compensation.body)))
+        return "\n".join(body_lines(bytes(self.repair.body)))
 
     @property
     def op_class(self) -> str:
-        return words.CLASS[self.compensation.op_class]
+        return words.CLASS[self.repair.op_class]
 
     @property
     def expected(self) -> str:
-        return words.brief(self.compensation.expected, 600) or "It was not declared."
+        return words.brief(self.repair.expected, 600) or "It was not declared."
 
     @property
     def risks(self) -> str:
-        return words.brief(self.compensation.risks, 600) or "None was declared; that is no proof of none."
+        return words.brief(self.repair.risks, 600) or "None was declared; that is no proof of none."
 
     @property
     def verified_by(self) -> str:
-        return verified_by(self.compensation.kind, self.compensation.kind_name)
+        return verified_by(self.repair.kind, self.repair.kind_name)
 
     @cached_property
     def permitted_by(self) -> str:
-        rule = rules_of(self.run.workspace_id).compensation_for(self.compensation.kind_name)
+        rule = rules_of(self.run.workspace_id).compensation_for(self.repair.kind_name)
         return repair_words.rule_says(rule)
 
     # what this person may do ----------------------------------------------------------------------
@@ -183,20 +183,20 @@ class RepairDetail(Detail):
     def may_edit(self) -> bool:
         """Whether the call can still be changed; that voids every approval."""
         undecided = (CompensationState.PROPOSED, CompensationState.APPROVED)
-        return self.is_open and self.compensation.state in undecided
+        return self.is_open and self.repair.state in undecided
 
     @property
     def may_wave(self) -> bool:
         """Whether somebody may still decide that nothing has to be done."""
-        proposed = self.is_open and self.compensation.state == CompensationState.PROPOSED
+        proposed = self.is_open and self.repair.state == CompensationState.PROPOSED
         return proposed or self.open_failure
 
     @cached_property
     def open_failure(self) -> bool:
         """Failed, with neither a decision nor a later one for the same effect."""
-        if self.compensation.state != CompensationState.FAILED:
+        if self.repair.state != CompensationState.FAILED:
             return False
-        later = Compensation.objects.filter(effect=self.effect, number__gt=self.compensation.number)
+        later = Compensation.objects.filter(effect=self.effect, number__gt=self.repair.number)
         return not later.exists()
 
 

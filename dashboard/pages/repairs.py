@@ -94,13 +94,6 @@ def counted(counts: Counter[str]) -> str:
     return " · ".join(f"{counts[state]} {COUNTED[state]}" for state in states if counts[state])
 
 
-def needs(counts: Counter[str]) -> list[str]:
-    """What the open ones need: approval, execution, verification, a decision about what failed."""
-    wanted = {"PROPOSED": "approval", "APPROVED": "execution", "DISPATCHED": "verification"}
-    found = [word for state, word in wanted.items() if counts[state]]
-    return found or (["a decision about what failed"] if counts["FAILED"] else [])
-
-
 def proposal_of(effect: Effect, run_status: str, newest: dict[str, Compensation]) -> tuple[str, str]:
     """What the effects table offers: a word and an address; two empty texts where there is nothing to offer.
 

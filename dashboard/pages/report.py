@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from dashboard import reports, words
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
-from dashboard.reports import Report
+from dashboard.reports import RepairRow, Report
 from dashboard.reports.sentences import effect_term
 from dashboard.restored import missing_for
 from dashboard.words import Term
@@ -65,6 +65,13 @@ class ReportPage:
         """The name of the person or token that asked for the stop."""
         stop = self.report.stop
         return words.clean(self.report.names.get(stop.actor, stop.actor)) if stop else ""
+
+    @property
+    def repairs(self) -> list[tuple[RepairRow, str]]:
+        """Each compensation with the names of those who approved it."""
+        rows, names = self.report.repairs.rows, self.report.names
+        people = [[words.clean(names.get(who, who)) for who in row.approved_by] for row in rows]
+        return list(zip(rows, map(words.listed, people), strict=True))
 
     @property
     def reason(self) -> str:

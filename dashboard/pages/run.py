@@ -19,7 +19,7 @@ from dashboard.pages.children import Children
 from dashboard.pages.deliveries import Deliveries
 from dashboard.pages.dock import Dock, dock
 from dashboard.pages.facts import Facts
-from dashboard.pages.repairs import Repairs, needs, proposal_of
+from dashboard.pages.repairs import Repairs, proposal_of
 from dashboard.pages.retries import Retries
 from dashboard.pages.shell import Shell, actor_of, build_shell, is_region, signed_in
 from dashboard.pages.stages import Stage, clock, stages
@@ -27,6 +27,7 @@ from dashboard.pages.stop import StopForm, form_of
 from dashboard.pages.timeline import Timeline, timeline
 from dashboard.pages.turns import Turns
 from dashboard.pages.workers import Workers, late
+from dashboard.repair_rows import needs
 from dashboard.reports.sentences import effect_term
 from dashboard.restored import missing_for
 from dashboard.words import Term

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from dashboard import scope_words, words
+from dashboard.pages import halts
 from dashboard.pages.dock import Button
 from dashboard.pages.scope_preview import many
 from dashboard.pages.scope_stages import Reached, scope_stages
@@ -196,6 +197,11 @@ class StopPage:
         """A release that waits for its second person, and who asked for it."""
         found = open_wish(self.stop) if self.standing else None
         return (found, who_said([found.asked_by])[found.asked_by]) if found else None
+
+    @cached_property
+    def halts(self) -> list[halts.Told]:
+        """Its halt of compensations, while nobody lifted that; releasing the stop does not."""
+        return halts.of_stop(self.stop) if self.stop.scope in STANDING else []
 
     @property
     def missing(self) -> str:

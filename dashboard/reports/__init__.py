@@ -4,7 +4,7 @@ Read model of page and JSON. What a caller needs:
 
 - `load(run_id, version=None, most=None) -> Report`: an issued version as it was frozen, or the draft
   when none was issued yet. A page passes `most` (rows of manifest and log that it shows): 3 queries for
-  an issued version, 8 for a draft, whatever the run's size.
+  an issued version, 8 for a draft (two or three more where something was compensated), whatever the size.
 - `read(run_id, version=None) -> dict`: the same as JSON values, complete, for the API and the JSON link.
 - `build(run_id, most=None) -> Report`: the draft of now, also when versions were issued.
 - `since(run_id, report.upto_seq) -> list[str]`: what came after a version ("New since it was issued").
@@ -17,7 +17,8 @@ A page shows, in this order: `report.stamp` (draft or not final: always visible)
 `report.sentence`, the facts of `report.stop` (`report.names[actor]` is the name behind an id; `note` and
 other text of people still wants the `clean` filter), `known` of `of` as of `as_of`, then `sections`. A
 section is never empty. A claim is `lead` (bold), `text`, `stress` (bold) and one link per number in
-`lines`; `anchor` is its id on the page; `effect` is the id of its effect's row on the run page. Each
+`lines`; `anchor` is its id on the page; `effect` is the id of its effect's row on the run page; `action`
+(propose · review · lift) and `about` say what a person may do about it. Each
 table below the sections has `total`, `rows` and `says`; write `says` out whenever it is not empty.
 `report.run.drill` wants a mark that can't be overlooked. `replaced`, `newest`, `replaces` and `versions`
 serve the banner and the list beside it.
@@ -36,6 +37,7 @@ from .model import (
     LineRow,
     ManifestRow,
     RefusalRow,
+    RepairRow,
     Report,
     Section,
     StopFacts,
@@ -52,6 +54,7 @@ __all__ = [
     "LineRow",
     "ManifestRow",
     "RefusalRow",
+    "RepairRow",
     "Report",
     "Section",
     "StopFacts",

@@ -9,10 +9,9 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass, PermitState, RunStatus, StepStatus
 
-from . import decisions, deliveries
+from . import decisions, deliveries, repairs
 from .model import Claim
-from .rows import CITED
-from .sentences import NO_RETRY, RETRY_AFTER, is_planned, name_of, names_of, quoted, short, unobserved
+from .sentences import NO_RETRY, RETRY_AFTER, name_of, quoted, short, unobserved
 from .teller import ENDS, Teller, say
 
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING)
@@ -21,7 +20,7 @@ SAID = 20  # effects that get a sentence of their own here; the others are count
 
 def will_it_do_more(t: Teller) -> Iterator[Claim]:
     doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t)]
-    doing += [*deliveries.queued(t), *decisions.waits(t)]
+    doing += [*deliveries.queued(t), *decisions.waits(t), *repairs.may_still(t)]
     abandoned = t.run.status == RunStatus.ABANDONED
     if abandoned:
         seqs = t.rows.seqs("run.abandoned")
@@ -124,7 +123,7 @@ def _not_looked_up(t: Teller) -> Iterator[Claim]:
 
 def what_a_person_can_do(t: Teller) -> Iterator[Claim]:
     claims = [*_settle(t), *deliveries.ask(t), *_contradictions(t), *_parts(t), *_again(t)]
-    claims += [*decisions.decide(t), *_workers(t), *_repairs(t), *_go_on(t)]
+    claims += [*decisions.decide(t), *_workers(t), *repairs.ask(t), *_go_on(t)]
     yield from claims or [say("Nothing here needs a person.")]
 
 
@@ -177,20 +176,6 @@ def _workers(t: Teller) -> Iterator[Claim]:
         refused = "It will be refused at its next gate; its process is not ours to end."
         text = f"Look at worker {quoted(permit.worker)}: {since}. {refused}"
         yield say(text, *t.rows.seqs("stop.fenced"))
-
-
-def _repairs(t: Teller) -> Iterator[Claim]:
-    """Plans that were declared before the effect. Nothing here carries them out."""
-    if t.stop is None:
-        return
-    done = [e for e in t.rows.settled_as(Settlement.CONFIRMED, Settlement.PARTIAL) if is_planned(e)]
-    total = t.rows.count("planned")
-    if total:
-        named = f"{words.count(total, 'effect')} had a corrective action declared ({names_of(done, total)})"
-        text = f"Decide whether to lessen what happened: {named}."
-        yield say(
-            f"{text} It would be a new action of its own; none is scheduled.", *[e.line for e in done[:CITED]]
-        )
 
 
 def _go_on(t: Teller) -> Iterator[Claim]:

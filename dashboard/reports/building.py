@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard import words
-from effects.close import ACCEPTED_UNKNOWN, AWAITING_VERIFICATION, outcome
+from dashboard.repair_rows import needs
+from dashboard.repair_rows import repairs as repairs_of
+from dashboard.repair_words import STILL
+from effects.close import ACCEPTED_UNKNOWN, AWAITING_VERIFICATION, COMPENSATION_PENDING, outcome
 from effects.models import Settlement
 from runs.evidence import canonical, digest
 from runs.models import FINAL, RunStatus, StopRequest
 
-from . import tables, turns
+from . import repairs, tables, turns
 from .answers import sections as answered
 from .frozen import moment
 from .model import (
@@ -73,6 +76,7 @@ def build(run_id: str, most: int | None = None) -> Report:
         method=method(t),
         matters=matters(rows, ended_as),
         turns=turns.table(t),
+        repairs=repairs.table(t),
         deliveries={str(state): int(number) for state, number in rows.tally["delivery"].items()},
         names=rows.names,
         versions=[_version(*version) for version in rows.versions],
@@ -84,12 +88,13 @@ def outcome_of(rows: Rows) -> str:
     present = [state for state, number in rows.tally["effect"].items() if number]
     messages = [state for state, number in rows.tally["delivery"].items() if number]
     sent = bool(rows.count("sent"))
-    return outcome(rows.run.status, present, deliveries=messages, consequential=sent)
+    mending = repairs_of(rows.tally["repair"], rows.count("unanswered"))
+    return outcome(rows.run.status, present, mending, deliveries=messages, consequential=sent)
 
 
 def is_final(status: str, ended_as: str, doubtful: int) -> bool:
     """Nothing is open any more: the run ended, or two people accepted what stays unknown."""
-    open_ones = doubtful or ended_as == AWAITING_VERIFICATION
+    open_ones = doubtful or ended_as in (AWAITING_VERIFICATION, COMPENSATION_PENDING)
     return not open_ones and (status in FINAL or ended_as == ACCEPTED_UNKNOWN)
 
 
@@ -101,6 +106,8 @@ def stamp(report: Report) -> str:
     unknown, flying = counts.get(Settlement.UNKNOWN, 0), counts.get(Settlement.DISPATCHED, 0)
     parts = [f"{words.count(unknown, 'effect')} unknown"] if unknown else []
     parts += [f"{words.count(flying, 'effect')} in flight"] if flying else []
+    open_repairs = sum(report.repairs.counts.get(state, 0) for state in STILL)
+    parts += [f"{words.count(open_repairs, 'compensation')} open"] if open_repairs else []
     parts += ["the stop timed out"] if report.status == RunStatus.CANCELLING_TIMEOUT else []
     return f"Not final: {words.listed(parts)}" if parts else "Not final"
 
@@ -126,7 +133,7 @@ def sentence_of(t: Teller, ended_as: str) -> str:
         effects=_doubtful(rows),
         effects_are=words.count(counted("effect", Settlement.UNKNOWN), "effect is", "effects are"),
         who=words.clean(rows.names.get(stop.actor, stop.actor)) if stop else "a stop above it",
-        need="approval, execution or verification",
+        need=words.listed(needs(rows.tally["repair"])) or "a decision about what failed",
         done=words.count(counted("effect", Settlement.CONFIRMED, Settlement.PARTIAL), "effect"),
         not_done=counted("effect", Settlement.NOT_APPLIED, Settlement.NOT_STARTED),
     )
@@ -259,9 +266,16 @@ def matters(rows: Rows, ended_as: str) -> str:
         "stops": [_moments(stop) for stop in rows.stops],
         **({"steps": [_moments(stop) for stop in rows.step_stops]} if rows.step_stops else {}),
         **({"missing": rows.missing} if rows.missing else {}),
+        **({"repairs": [_repair(rows, one) for one in rows.repairs.rows]} if rows.repairs.rows else {}),
         **({"reviews": [(r.effect_key, r.closed_as, r.given) for r in rows.reviews]} if rows.reviews else {}),
     }
     return digest(canonical(told))
+
+
+def _repair(rows: Rows, row: Any) -> list[Any]:
+    given = sorted(rows.repairs.approved_by.get(row.pk, []))
+    checking = row.next_check_at is not None
+    return [row.key, row.state, row.ground, row.permit_state, checking, row.title, row.amount, given]
 
 
 def _moments(stop: StopRequest) -> list[Any]:

@@ -9,7 +9,7 @@ from dashboard import words
 from effects.models import Settlement
 from runs.models import OperationClass
 
-from . import decisions, deliveries, turns
+from . import decisions, deliveries, repairs, turns
 from .model import Claim
 from .rows import CITED
 from .sentences import GROUND, NOT_PROOF, classes, look_up_says, name_of, names_of, part, quoted, reference
@@ -27,6 +27,7 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
         yield say("No outside effect is known to have happened.")
     yield from _did_not_happen(t)
     yield from decisions.used(t)
+    yield from repairs.came_to(t)
     yield from deliveries.handed_over(t)
     yield from _begun_inside(t)
     yield from turns.spent(t)
@@ -81,6 +82,7 @@ def what_is_uncertain(t: Teller) -> Iterator[Claim]:
         *(_accepted(effect) for effect in t.rows.settled_as(Settlement.ACCEPTED_UNKNOWN)),
         *_uncertain_inside(t),
         *_missing(t),
+        *repairs.uncertain(t),
     ]
     yield from claims or [say("No effect is uncertain.", *t.rows.seqs("run.cancelled"))]
     yield from deliveries.unknown(t)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from dashboard import words
+from dashboard import repair_words, words
 from dashboard.event_words import event
 from dashboard.words import Term
 
@@ -17,8 +17,9 @@ SCHEMA = "allstop.report/1"
 class Claim:
     """One sentence with the evidence lines that it stands on, and an anchor of its own.
 
-    Read `lead` (bold), `text`, `stress` (bold) in this order. `effect` is the id of the effect it is
-    about, "" if none. A claim that nothing of a kind exists may have no lines.
+    Read `lead` (bold), `text`, `stress` (bold) in this order. `effect` is the id of the effect or the
+    compensation that it is about, "" if none. A claim that nothing of a kind exists may have no lines.
+    `action`: what a person may do about it (propose · review · lift), and `about` the id of what.
     """
 
     anchor: str
@@ -27,6 +28,8 @@ class Claim:
     lead: str = ""
     stress: str = ""
     effect: str = ""
+    action: str = ""
+    about: str = ""
 
     @property
     def says(self) -> str:
@@ -138,6 +141,47 @@ class ManifestRow:
 
 
 @dataclass(frozen=True)
+class RepairRow:
+    """One compensation. `stands` is the word of its chip, `says` the sentence; `line` its newest evidence.
+
+    `approved_by`: actor ids of those whose approvals stand or were used. `effect`: what it answers.
+    """
+
+    id: str
+    key: str
+    name: str
+    kind: str
+    op_class: str
+    target: str
+    amount: str
+    state: str
+    stage: str
+    stands: str
+    says: str
+    halted: bool
+    ground: str
+    provider_ref: str
+    effect: str
+    effect_key: str
+    effect_name: str
+    number: int
+    attempt: int
+    proposed_by: str
+    approved_by: list[str]
+    needed: int | None
+    decided_by: str
+    reason: str
+    next_check_at: datetime | None
+    review: str
+    line: int | None
+
+    @property
+    def term(self) -> Term:
+        _, icon, sentence = repair_words.WORDS[self.stage]
+        return Term(self.stage, self.stands, sentence, icon, icon)
+
+
+@dataclass(frozen=True)
 class RefusalRow:
     """One refusal, `count` times. `after_stop` is computed from its versions, not from its time."""
 
@@ -231,6 +275,14 @@ class Manifest(Listed):
 
     counts: dict[str, int]
     rows: list[ManifestRow]
+
+
+@dataclass(frozen=True)
+class Repairs(Listed):
+    """All compensations, in the order in which they were proposed; `counts` by state."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: list[RepairRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -347,6 +399,7 @@ class Report:
     matters: str
     deliveries: dict[str, int] = field(default_factory=dict)
     turns: Turns = field(default_factory=lambda: Turns(0, "", []))
+    repairs: Repairs = field(default_factory=lambda: Repairs(0, ""))
     # Beside the document: not part of it, not under its digest.
     id: str = field(default="", metadata={"beside": True})
     digest: str = field(default="", metadata={"beside": True})

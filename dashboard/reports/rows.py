@@ -1,4 +1,5 @@
-"""The rows of one run, read in eight queries whatever its size (nine where a model was asked). No sentences.
+"""The rows of one run, read in eight queries whatever its size (nine where a model was asked, two or three
+more where something was compensated). No sentences.
 
 The newest evidence line is read first: a change that commits later has a later line, so whoever
 locks the run afterwards and finds no later line knows that these rows were one moment's.
@@ -33,10 +34,12 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, RowNumber
 
+from dashboard.repair_rows import unanswered
 from dashboard.restored import missing
 from effects.intents import may_retry
-from effects.models import Delivery, Effect, Review, Settlement
+from effects.models import Compensation, Delivery, Effect, Review, Settlement
 from effects.models import Report as ReportRow
+from effects.review_tables import Subject
 from runs import gates, receipts
 from runs.cleanup import CLEANUP
 from runs.models import (
@@ -60,6 +63,7 @@ from runs.models import (
 )
 from runs.stops import RESUMED
 
+from .mending import NO_REPAIRS, RepairRows
 from .queries import counted, first, name_actors, newest, only_where, outcome_and_final, plain, read_run
 
 CLAIMS = 200  # sentences of one kind; further effects stand in the manifest alone
@@ -130,6 +134,7 @@ class Rows:
         self.cleanup = self._read_cleanup() if self.tally["cleanup"] else []
         self.busy = receipts.still_in(self.run) if timed_out else []
         self.reviews = self._read_reviews() if self.tally["review"] else []
+        self.repairs = RepairRows(self.run) if self.tally["repair"] else NO_REPAIRS
         self.lines: dict[int, Any] = {line.seq: line for line in self._read_lines()}
         self.names = self._read_names()
         self.by_kind = self._by_kind()
@@ -305,9 +310,13 @@ class Rows:
         bodies = EvidencePayload.objects.filter(stream=self.run.pk, seq=OuterRef("line"))
         given = Count("approvals", filter=Q(approvals__state="GIVEN"))
         of_effect = {name: F(f"effect__{name}") for name in ("title", "amount", "target")}
-        rows = Review.objects.filter(run=self.run).annotate(line=line, given=given, **of_effect)
+        rows = self._reviews().annotate(line=line, given=given, **of_effect)
         told = rows.annotate(body=Subquery(bodies.values("body")[:1])).order_by("pk")[:REVIEWS]
         return list(told.values_list(*REVIEW, named=True))
+
+    def _reviews(self) -> QuerySet[Review]:
+        """Those of effects before they are sent; a compensation tells of its own."""
+        return Review.objects.filter(run=self.run, subject=Subject.EFFECT)
 
     def _read_cleanup(self) -> list[Any]:
         """Steps that tidied up under the cleanup guard, each with the line of its first permit."""
@@ -358,7 +367,10 @@ class Rows:
         yield counted("retry_at", waiting, "status", Count("pk"), Min("due_at"))
         yield from self._counted_turns()
         late_yes = lines.filter(kind="approval.late")
-        yield counted("review", Review.objects.filter(run=self.run), "closed_as", Count("pk"))
+        yield counted("review", self._reviews(), "closed_as", Count("pk"))
+        mending = Compensation.objects.filter(**mine)
+        yield counted("repair", mending, "state", Count("pk"))
+        yield counted("unanswered", unanswered(mending), "state", Count("pk"))
         yield counted("late_yes", late_yes, "kind", Count("seq"))
         yield counted("late_yes_first", late_yes, "kind", Min("seq"))
         yield counted("retry_line", lines.filter(kind="retry.scheduled"), "kind", Max("seq"))
@@ -367,7 +379,8 @@ class Rows:
         effects = self._effects()
         done = effects.filter(settlement__in=[Settlement.CONFIRMED, Settlement.PARTIAL])
         checking = effects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False)
-        yield counted("planned", done.exclude(plan_begins__in=[b"", NO_PLAN]), "settlement", Count("pk"))
+        alone = done.filter(compensations__isnull=True)
+        yield counted("planned", alone.exclude(plan_begins__in=[b"", NO_PLAN]), "settlement", Count("pk"))
         yield counted("checking", checking, "settlement", Count("pk"))
         yield counted("refused", ours, "boundary", Count("pk"))
         yield counted("asked", ours, "boundary", Sum("count"))
@@ -403,7 +416,9 @@ class Rows:
             step=OuterRef("pk"), settlement__in=(*DOUBTFUL, Settlement.ACCEPTED_UNKNOWN)
         )
         told = Delivery.objects.filter(permit__step=OuterRef("pk"))
-        return Step.objects.filter(~Exists(doubted), ~Exists(told), run=self.run, status=StepStatus.UNKNOWN)
+        mending = Compensation.objects.filter(permit__step=OuterRef("pk"))
+        unsaid = ~Exists(doubted) & ~Exists(told) & ~Exists(mending)
+        return Step.objects.filter(unsaid, run=self.run, status=StepStatus.UNKNOWN)
 
     def _leaks(self) -> QuerySet[Evidence]:
         """Permits of the ordinary guard that were opened behind the line of a stop, at its version or an
@@ -444,7 +459,7 @@ class Rows:
         }
         found |= {refusal.evidence_seq for refusal in self.refusals_of_stop()[:CITED]}
         found |= {row.line for row in self.in_flight[:CLAIMS]}
-        found |= {review.line for review in self.reviews}
+        found |= {review.line for review in self.reviews} | self.repairs.lines
         found |= {step.line for step in self.cleanup}
         found |= {self.count(what) for what in FIRSTS} | set(self.tally["delivery_line"].values())
         return sorted(seq for seq in found if seq)
@@ -456,7 +471,9 @@ class Rows:
     def _read_names(self) -> dict[str, str]:
         """Actor ids as names, read now: an issued version keeps ids only."""
         return name_actors(
-            {press.actor for press in self.presses} | {line.actor for line in self.lines.values()}
+            {press.actor for press in self.presses}
+            | {line.actor for line in self.lines.values()}
+            | self.repairs.actors
         )
 
     def _by_kind(self) -> dict[str, list[Any]]:

@@ -33,7 +33,7 @@ RESTING = (
 )
 # Lines that change nothing a report is issued for. A kind that is not named here is looked into.
 IMMATERIAL = (
-    *("report.issued", "effect.looked_up", "stop.joined"),
+    *("report.issued", "effect.looked_up", "compensation.looked_up", "stop.joined"),
     *("permit.opened", "permit.reported", "permit.not_sent", "permit.lost"),
 )
 RECENT = timedelta(seconds=30)
@@ -170,7 +170,12 @@ def is_genuine(row: ReportRow) -> bool:
 def _actors(told: dict[str, Any]) -> set[str]:
     stops = [*([told["stop"]] if told["stop"] else []), *told["earlier_stops"]]
     presses = [press["actor"] for stop in stops for press in stop["presses"]]
-    return {*presses, *(stop["actor"] for stop in stops), *(line["actor"] for line in told["evidence"])}
+    mending = told.get("repairs", {}).get("rows", [])
+    decided = {
+        actor for row in mending for actor in (row["proposed_by"], row["decided_by"], *row["approved_by"])
+    }
+    lines = {line["actor"] for line in told["evidence"]}
+    return {*presses, *decided, *lines, *(stop["actor"] for stop in stops)}
 
 
 def _shorten(body: dict[str, Any], most: int) -> None:

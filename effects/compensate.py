@@ -276,9 +276,3 @@ def _open(run: Run, compensation: Compensation, actor: Actor) -> tuple[Review | 
     if review is None:
         return None, []
     return review, [*reviews.refresh(review, run), *reviews.lapse(review, run)]
-
-
-def contradicted(run: Run, effect: Effect, why: str) -> list[Line]:
-    """What an effect came to is in doubt again: its proposed and approved compensations are void."""
-    found = compensation_moves.undecided(run).filter(effect=effect)
-    return [line for one in found for line in reviews.void_compensation(run, one, why)]

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from effects import approvals, compensate, contradictions, plans, proposals, reviews, settle
+from effects import approvals, compensate, plans, proposals, reconcile, reviews
 from effects.compensate import NotProposed
 from effects.drain import drain_run
 from effects.intents import plan_bytes
 from effects.models import Approval, Compensation, Effect, Kind, Review
 from effects.plans import CannotFill
+from effects.reconcile import Answer
 from effects.restore import Before, put_to_rest
 from effects.resume import Resumed, resume
 from runs.access import NotAllowed, NotFound
@@ -410,11 +411,9 @@ def test_a_contradiction_of_its_effect_voids_it(world: World, approved: bool) ->
     effect, made = _at_rest(world, "COMPLETED")
     if approved:
         approve(made, world.bob)
-    with transaction.atomic():
-        run = lock_run(effect.run_id)
-        settle.contradict(fresh(effect), "the provider says otherwise")
-        record(run, *contradictions.void(run, fresh(effect), "in doubt"))
-    assert (fresh(made).state, fresh(made).reason) == ("VOID", "in doubt")
+    reconcile.apply_answer(effect.pk, Answer("partial", items={"booked": ["1 of 2"]}))
+    assert (fresh(effect).settlement, fresh(effect).contradicted) == ("UNKNOWN", True)
+    assert (fresh(made).state, review_of(made).closed_as) == ("VOID", "void")
     assert compensate.proposable(fresh(effect)) == "unknown"
 
 

@@ -12,12 +12,13 @@ from .models import Account, Effect, Inbound, Kind
 
 
 def met(effect: Effect, kind: Kind | None) -> None:
-    """What waits for this effect is taken after the commit (inbound.apply_waiting). One statement, and only
+    """What waits for this effect is taken after the commit (inbound.apply_waiting). Two statements, and only
     for kinds with an account; what came while this one commits is found by the sweep.
     """
     if kind is None or not kind.account:
         return
     mine = Account.objects.filter(workspace_id=kind.workspace_id, name=kind.account)
-    rows = Inbound.objects.filter(account__in=mine, effect_key=effect.key, became="waiting")
-    if rows.update(subject_id=effect.pk):
+    account = mine.values_list("pk", flat=True).first()
+    rows = Inbound.objects.filter(account_id=account, effect_key=effect.key, became="waiting")
+    if account and rows.update(subject_id=effect.pk):
         transaction.on_commit(partial(wake.run_soon, "effects.tasks.take_waiting", effect.pk), robust=True)

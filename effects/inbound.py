@@ -8,6 +8,7 @@ comes before its effect waits for a day. It starts, resumes and approves nothing
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,8 @@ MAY_HAVE_MET_S = 300.0  # a dispatch that was committing beside it has not seen 
 KEPT = timedelta(days=30)
 MOST_MATCHES = 20  # runs of one workspace that use the same key
 TAKEN, KNOWN = "taken", "known"
+ID = re.compile(r"acc_[0-9a-f]{32}")
+NOBODYS = signing.new_secret()  # compared with where there is none
 SAYS = {HAPPENED: PRESENT, PARTLY: PARTIAL, DID_NOT: REFUSED}
 ON = (jobs.ACCEPTED, jobs.RUNNING, jobs.COMPLETED)  # a job of which one hears this was taken
 OWN_WORDS = {state: [state] for state in jobs.STATES}
@@ -61,8 +64,8 @@ def receive(account_id: str, message: Message) -> str:
 
     Nothing is written, and no lock is taken, before it is known to be genuine.
     """
-    account = Account.objects.filter(pk=account_id).first()
-    now = database_time()
+    asked = account_id if ID.fullmatch(account_id) else ""  # else no database could be asked for it
+    account, now = Account.objects.filter(pk=asked).first(), database_time()
     if not _is_genuine(account, message, now) or account is None:
         raise NotGenuine
     reading, kept = read(message.body, account.reads)
@@ -81,7 +84,7 @@ def _is_genuine(account: Account | None, message: Message, now: Any) -> bool:
     try:
         secrets = signing.in_force(kept, now)
     except signing.Unreadable:
-        secrets, account = signing.in_force(_nobody(), now), None
+        secrets, account = [NOBODYS], None
     ours = signing.fits(secrets, message.id, message.sent_at, message.signature, message.body, now)
     return ours and named and account is not None
 

@@ -38,7 +38,6 @@ def tell() -> None:
     """Fan new notices out, and wake a sender for each endpoint, and for the mail, that has some due."""
     if leaving():
         return
-    outbox.note_past_due()
     each(outbox.fan_out, outbox.untold())
     for endpoint_id in sending.due():
         wake.run_soon("dashboard.tasks.send_notices", endpoint_id)

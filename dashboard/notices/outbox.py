@@ -15,12 +15,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from effects.models import Delivery, Effect
+from effects import unknowns
 from runs import wake
-from runs.evidence import Written, canonical
+from runs.evidence import Line, Written, canonical
 from runs.models import Membership, Run, StopRequest
 from runs.rows import Each, insert
-from runs.store import Now, after, database_time, new_id, verb
+from runs.store import Now, database_time, new_id, verb
 
 from .models import Endpoint, Event, NoMail, Notice, Posting, Subscription
 
@@ -32,6 +32,7 @@ EVENT_OF = {
     "stop.timed_out": Event.STOP_TIMED_OUT,
     "stop.closed": Event.STOP_CLOSED,
     "review.waiting": Event.REVIEW_WAITING,
+    "unknown.overdue": Event.UNKNOWN_PAST_DUE,
 }
 TELL = "dashboard.tasks.tell"
 A_PASS = 200
@@ -49,53 +50,16 @@ def heard(told: Sequence[Written]) -> None:
             "event": Each(str(EVENT_OF[line.kind]) for _, _, line in written),
             "run_id": Each(holder.pk if isinstance(holder, Run) else None for holder, _, _ in written),
             "stop_id": Each(line.stop_id for _, _, line in written),
+            "subject": Each(_subject(line) for _, _, line in written),
             "seq": Each(seq for _, seq, _ in written),
         },
     )
     transaction.on_commit(partial(wake.run_soon, TELL), robust=True)
 
 
-# what has no line of its own: an unknown that grew old -----------------------------------------------------
-
-
-def note_past_due(limit: int = A_PASS) -> int:
-    """A notice for each effect or delivery that is unknown for longer than ALLSTOP_UNKNOWN_DUE_S; how many.
-
-    Once for each time it became unknown: two processes that look at once come to one row. Where nothing is
-    due, which is nearly always, nothing is locked.
-    """
-    rows = [
-        *_old(Effect.objects.filter(settlement="UNKNOWN"))[:limit],
-        *_old(Delivery.objects.filter(state="UNKNOWN"))[:limit],
-    ]
-    if rows:
-        _put_down(rows)
-    return len(rows)
-
-
-@verb
-def _put_down(rows: list[tuple[str, str, str, Any]]) -> None:
-    notices = [
-        Notice(
-            workspace_id=workspace,
-            event=Event.UNKNOWN_PAST_DUE,
-            run_id=run,
-            subject=subject,
-            subject_at=since,
-        )
-        for subject, run, workspace, since in rows
-    ]
-    Notice.objects.bulk_create(notices, ignore_conflicts=True)
-
-
-def _old(rows: Any) -> Any:
-    told = Notice.objects.filter(
-        event=Event.UNKNOWN_PAST_DUE, subject=OuterRef("pk"), subject_at=OuterRef("unknown_since")
-    )
-    due = after(-settings.ALLSTOP_UNKNOWN_DUE_S)
-    old = rows.filter(unknown_since__lte=due, run__drill=False).exclude(run__status="ABANDONED")
-    found = old.filter(~Exists(told)).order_by("unknown_since")
-    return found.values_list("pk", "run_id", "run__workspace_id", "unknown_since")
+def _subject(line: Line) -> str:
+    """What was unknown for too long; of all else, the run or the stop is named."""
+    return str(line.payload.get("subject", "")) if line.kind == "unknown.overdue" else ""
 
 
 # fan-out ---------------------------------------------------------------------------------------------------
@@ -179,8 +143,13 @@ def _data(notice: Notice) -> dict[str, Any]:
         told |= {"stop_scope": stop.scope, "scope_stop_id": stop.scope_stop_id}
         told |= {"stop_closed_because": stop.closed_because}
     if notice.subject:
-        told |= {"unknown_id": notice.subject, "unknown_since": _iso(notice.subject_at)}
+        told |= {"unknown_id": notice.subject, "unknown_since": _iso(_since(notice))}
     return told
+
+
+def _since(notice: Notice) -> Any:
+    """When its subject became unknown last."""
+    return notice.subject_at or unknowns.row_of(notice.subject)[1].unknown_since
 
 
 def _iso(moment: Any) -> str | None:
@@ -190,6 +159,8 @@ def _iso(moment: Any) -> str | None:
 def link_to(notice: Notice) -> str:
     """Where a person reads more; it asks for the sign-in."""
     origin = settings.ALLSTOP_ORIGINS[0].rstrip("/") if settings.ALLSTOP_ORIGINS else ""
+    if notice.subject:
+        return f"{origin}/unknowns/{notice.subject}"
     if notice.run_id:
         return f"{origin}/runs/{notice.run_id}/"
     return f"{origin}/runs/"

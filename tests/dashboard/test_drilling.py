@@ -14,9 +14,9 @@ from dashboard.drilling import carry, catalogue, line, room, schedule
 from dashboard.drilling.line import Told
 from dashboard.drilling.models import Via
 from dashboard.models import DrillRun, DrillSchedule, Notice
-from dashboard.notices import outbox
 from dashboard.pages import needs
 from dashboard.pages.run_filter import Filter
+from effects import care, unknowns
 from effects.models import Effect
 from runs import access, wake
 from runs.access import DRILLS, SYSTEM, Actor, NotAllowed
@@ -304,7 +304,8 @@ def test_nobody_is_told_of_a_drill_and_it_is_in_no_list_or_figure(world: World, 
         world.report(opened, "unknown")
         a_run("PAUSED", world.workspace, key=f"paused {name}", drill=name == "drill")
     Effect.objects.update(unknown_since=in_seconds(-9))
-    outbox.note_past_due()
+    for subject_id in unknowns.overdue():
+        care.tell_overdue(subject_id)
     told = [(notice.run and notice.run.key, notice.event) for notice in Notice.objects.order_by("event")]
     assert told == [("real", "stop.recorded"), ("real", "unknown.past_due")]
     assert [need.title for need in needs.paused_in(world.workspace).rows] == ["paused real"]

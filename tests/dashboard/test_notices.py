@@ -15,7 +15,7 @@ from dashboard.models import Attempt, Endpoint, Notice, Posting, Subscription
 from dashboard.notices import endpoints, mailing, outbox, postings, sending
 from dashboard.notices.endpoints import EVENTS
 from dashboard.tasks import tell
-from effects import signing
+from effects import care, signing, unknowns
 from effects.deliveries import BadTarget
 from effects.drain import drain_run
 from effects.models import Effect
@@ -78,7 +78,8 @@ def added(world: World, receiver: Receiver, *events: str, url: str = "", name: s
 
 def told() -> list[Notice]:
     """Fan out what waits, as the task does; all notices."""
-    outbox.note_past_due()
+    for subject_id in unknowns.overdue():
+        care.tell_overdue(subject_id)
     for notice_id in outbox.untold():
         outbox.fan_out(notice_id)
     return list(Notice.objects.order_by("pk"))
@@ -149,9 +150,9 @@ def test_each_event_that_can_be_asked_for_is_told(world: World) -> None:
     drain_run(run.pk)
     world.stop(run, mode="abandon")
     world.stop_key("not-there-yet")
-    Effect.objects.update(unknown_since=in_seconds(-4000))
-    an_effect(a_step(), "UNKNOWN", unknown_since=in_seconds(-4000))
-    a_delivery(state="UNKNOWN", unknown_since=in_seconds(-4000))
+    Effect.objects.update(unknown_since=in_seconds(-20_000))
+    an_effect(a_step(), "UNKNOWN", unknown_since=in_seconds(-20_000))
+    a_delivery(state="UNKNOWN", unknown_since=in_seconds(-20_000))
     an_effect(a_step(), "UNKNOWN", unknown_since=in_seconds(-30))  # not yet
     with_review = Evidence(stream=run.pk, seq=1, kind="review.waiting")
     outbox.heard([(run, with_review.seq, with_review)])  # type: ignore[list-item]

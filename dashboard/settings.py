@@ -169,7 +169,7 @@ EMAIL_CONFIGURED = bool(EMAIL_URL)
 EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 EMAIL_TIMEOUT = 10
 # After so many seconds, something unknown is past its due time, and who asked for it is told.
-ALLSTOP_UNKNOWN_DUE_S = env.float("ALLSTOP_UNKNOWN_DUE_S", default=3600.0)
+ALLSTOP_UNKNOWN_DUE_S = env.float("ALLSTOP_UNKNOWN_DUE_S", default=14_400.0)
 DEFAULT_FROM_EMAIL = env.str("ALLSTOP_EMAIL_FROM", default="Allstop <allstop@localhost>")
 if EMAIL_CONFIGURED:
     vars().update({name: said for name, said in environ.Env.email_url_config(EMAIL_URL).items() if said})

@@ -17,6 +17,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from effects import browsing
+from effects.models import Kind, Provider
+
 from .crowd import KEPT_FREE
 
 OLDEST_DAPHNE = (4, 2, 2)
@@ -84,6 +87,25 @@ def durability(databases: Sequence[str] | None = None, **kwargs: Any) -> list[Ch
         connection = connections[alias]
         found += _sqlite(connection) if connection.vendor == "sqlite" else _postgresql(connection)
         found += _pool(connection.settings_dict)
+    return found
+
+
+@register(Tags.database)
+def providers(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Kinds that are registered here must be sent from here: a browser, a mail server."""
+    tables = connections["default"].introspection.table_names() if "default" in (databases or []) else []
+    if Kind._meta.db_table not in tables:
+        return []
+    used = set(Kind.objects.order_by().values_list("provider", flat=True).distinct())
+    found: list[CheckMessage] = []
+    if Provider.BROWSER in used and (why := browsing.lacks()):
+        hint = f"On each server that sends: {why}."
+        what = "Kinds of provider browser can't be sent from here."
+        found.append(Advice(what, hint=hint, id="allstop.W012"))
+    if Provider.EMAIL in used and not settings.EMAIL_CONFIGURED:
+        hint = "Set EMAIL_URL to a mail server that takes messages."
+        what = "Kinds of provider email can't be sent from here."
+        found.append(Advice(what, hint=hint, id="allstop.W013"))
     return found
 
 

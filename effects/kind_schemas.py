@@ -26,6 +26,9 @@ class PresentIf(In):
 
 
 Word = Annotated[str, sized(60, 1), AfterValidator(visible)]
+Selector = Annotated[str, sized(300, 1), AfterValidator(visible)]
+Shown = Annotated[str, sized(2000, 1), AfterValidator(plain)]
+StepIn = dict[Literal["fill", "select", "click", "wait", "with"], Annotated[str, sized(2000)]]
 Words = Annotated[list[Word], Field(max_length=20)]
 
 
@@ -101,6 +104,50 @@ class CancelOnlyIn(In):
     cancel: CancelIn
 
 
+class ModelIn(In):
+    """Where a model is asked for a turn, by a chat completion. `model`: the only one that may be asked;
+    `limit_s`: how long its answer may take.
+    """
+
+    url: Url
+    model: Annotated[str, sized(120, 1), AfterValidator(visible)] | None = None
+    limit_s: Annotated[float, Field(strict=True, ge=1, le=300)] = 60
+
+
+class ShownIn(In):
+    """How a page shows it: `selector` finds something (that holds `text`, or whose text `equals` it): it
+    happened; `absent_selector` finds something: it did not. {key} in a text is the effect key.
+    """
+
+    selector: Selector | None = None
+    text: Shown | None = None
+    equals: Shown | None = None
+    absent_selector: Selector | None = None
+
+
+class PageIn(In):
+    """An action on a page, by a real browser: open `start`, `do` the steps; the last changes something.
+
+    A step is {fill or select: selector, with: text}, {click: selector} or {wait: selector}. {key}, {target},
+    {amount} and {body.path} are filled in. `shows`: how the page then says what came of it. The page reaches
+    the origin of `start`, and `origins`. `commit`: the place of the last step, where it is said at all.
+    """
+
+    start: Url
+    do: list[StepIn] = Field(min_length=1, max_length=40)
+    commit: Annotated[int, Field(strict=True, ge=0)] | None = None
+    shows: ShownIn | None = None
+    origins: list[Url] = Field(default=[], max_length=20)
+
+
+class PageLookUpIn(ShownIn):
+    """A page of the site on which people would look. `counts`: each thing found is one that was made."""
+
+    page: Url
+    counts: StrictBool = False
+    origins: list[Url] = Field(default=[], max_length=20)
+
+
 class FolderIn(In):
     """Where our executor writes files: below this folder of the workspace's own."""
 
@@ -129,7 +176,7 @@ class KindIn(In):
     """
 
     op_class: Class = Field(alias="class")
-    provider: Literal["http", "workspace", "job", "outside"] = "outside"
+    provider: Literal["http", "workspace", "job", "email", "browser", "model", "outside"] = "outside"
     title: Annotated[str, sized(200), AfterValidator(plain)] = ""
     commits: Answer = ""
     tells_apart: list[Answer] = Field(default=[], max_length=20)
@@ -137,8 +184,8 @@ class KindIn(In):
     compensation: Answer = ""
     durable_before_pause: Answer = ""
     when_unknown: Answer = ""
-    lookup: LookUpIn | OwnLookUpIn | None = None
-    send: SendIn | CancelOnlyIn | FolderIn | None = None
+    lookup: LookUpIn | PageLookUpIn | OwnLookUpIn | None = None
+    send: SendIn | ModelIn | PageIn | CancelOnlyIn | FolderIn | None = None
     settle_window_s: Duration = 60
     check_every_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
         default=[], max_length=20

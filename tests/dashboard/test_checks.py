@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard import checks
 from tests.processes import ROOT
+from tests.worlds import a_kind, a_workspace
 
 
 def ids(found: list[Any]) -> list[str]:
@@ -82,6 +83,17 @@ def test_a_broker_that_is_away_is_a_warning_and_no_command_waits_for_it(settings
         assert checks.broker(["default"]) == []
     settings.REDIS_URL = ""
     assert checks.broker(["default"]) == []
+
+
+@pytest.mark.django_db
+def test_kinds_that_this_server_can_not_send_are_warned_of(settings: Settings) -> None:
+    settings.EMAIL_CONFIGURED, settings.ALLSTOP_CHROMIUM = False, "/nowhere/chromium"
+    assert checks.providers(["default"]) == []
+    home = a_workspace()
+    for name in ("browser", "email", "http"):
+        a_kind(home, name, provider=name)
+    assert ids(checks.providers(["default"])) == ["allstop.W012", "allstop.W013"]
+    assert checks.providers(None) == []
 
 
 @pytest.mark.parametrize(

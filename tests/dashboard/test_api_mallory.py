@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from effects.models import Effect
 from runs.models import StopRequest
 from tests.dashboard.test_api_schema import operations
 from tests.wire import Json, Said, Wire, agent_of, effect_body, kind_body
-from tests.worlds import World, in_seconds
+from tests.worlds import World, a_compensation, in_seconds
 
 pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I28")]
 SEEN = {"worker": "w-1", "seen_version": 1}
@@ -43,6 +44,9 @@ BODIES: dict[str, Json] = {
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
     "redeliver": {},
+    "propose_compensation": {"wish": "mine now"},
+    "edit_compensation": {"amount": "9999"},
+    "skip_compensation": {"reason": "mine now"},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
@@ -57,6 +61,7 @@ ABSENT = {
         "policy": "pol",
         "scheduled": "sch",
         "posting": "pst",
+        "compensation": "cmp",
     }.items()
 }
 
@@ -94,6 +99,7 @@ def finance(world: World) -> dict[str, str]:
         "delivery_id": told.data["id"],
         "posting_id": notice["id"],
         "review_id": asked.data["review"]["id"],
+        "compensation_id": a_compensation(Effect.objects.get(pk=got["effect"]["id"])).pk,
         "claim_token": permit["claim_token"],
     }
 
@@ -115,7 +121,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 43
+    assert len(IDS) == 48
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -256,10 +257,11 @@ def put_kind(request: HttpRequest, name: ShortKey, body: KindIn) -> HttpResponse
 
 def _new_kind(body: KindIn) -> NewKind:
     parts = ("lookup", "send", "compensate")
-    told = body.model_dump(exclude={"key", *parts})
+    told = body.model_dump(exclude={"key", "due_after_s", *parts})
     given = {one: getattr(body, one) for one in parts}
     said = {one: part.model_dump(exclude_unset=True) if part else {} for one, part in given.items()}
-    return NewKind(**told, **said, idempotency=body.key)
+    due = timedelta(seconds=body.due_after_s)
+    return NewKind(**told, **said, idempotency=body.key, due_after=due)
 
 
 def _registered(put: Registered) -> Reply:

@@ -170,7 +170,8 @@ class CompensateIn(In):
 
 
 class KindIn(In):
-    """A kind and its six answers: commits … when_unknown. Times are in seconds.
+    """A kind and its six answers: commits … when_unknown. Times are in seconds. `due_after_s`: how long an
+    effect of it may stay unknown before people are told.
 
     A kind that our executor sends may leave an answer out: its provider's own stands then.
     """
@@ -199,6 +200,7 @@ class KindIn(In):
     account: Annotated[str, sized(120), AfterValidator(plain)] = ""
     reversible: Annotated[str, sized(40), AfterValidator(visible)] = ""
     compensate: CompensateIn | None = None
+    due_after_s: Annotated[int, Field(strict=True, ge=60, le=31_536_000)] = 14_400
 
 
 class KindOut(Out):
@@ -226,6 +228,7 @@ class KindOut(Out):
     account: str
     reversible: str
     compensate: dict[str, Any] | None
+    due_after_s: int
     defaults: list[str]
     created_at: datetime
     updated_at: datetime
@@ -239,6 +242,7 @@ def kind_out(kind: Kind) -> dict[str, Any]:
         "lookup": kind.lookup or None,
         "send": kind.send or None,
         "compensate": kind.compensate or None,
+        "due_after_s": int(kind.due_after.total_seconds()),
         "defaults": [on_wire(said.name) for said in answers if said.default],
     }
     told = {name: getattr(kind, name) for name in KindOut.model_fields if name not in derived}

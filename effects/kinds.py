@@ -51,7 +51,10 @@ def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -
     changed = {one: value for one, value in vars(new).items() if getattr(known, one) != value}
     if changed:
         was = {one: getattr(known, one) for one in changed}
-        Kind.objects.filter(pk=known.pk).update(updated_at=Now(), **changed)
+        looks = (
+            {} if set(changed) == {"due_after"} else {"updated_at": Now()}
+        )  # what was not found still counts
+        Kind.objects.filter(pk=known.pk).update(**changed, **({"updated_at": Now()} if looks else {}))
         record(workspace, Line("kind.changed", actor.id, {"name": name, "now": changed, "was": was}))
     return Registered(Kind.objects.get(pk=known.pk), created=False)
 

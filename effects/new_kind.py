@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Any
 
 from runs.models import OperationClass
 
 from . import outbound
-from .models import Provider
+from .models import DUE_AFTER, Provider
 
 KEY, REF = "{key}", "{ref}"  # the effect key; the provider's own number, once it is known
 
@@ -49,6 +50,7 @@ class NewKind:
     account: str = ""
     reversible: str = ""
     compensate: dict[str, Any] = field(default_factory=dict)
+    due_after: timedelta = DUE_AFTER
 
 
 ANSWERS = tuple(one.name for one in fields(NewKind))[:6]

@@ -14,7 +14,7 @@ from dashboard import words
 from dashboard.event_words import event
 from dashboard.pages.facts import name_actors
 from dashboard.pages.hiding import hide_in
-from dashboard.unknown_words import GROUND, VERDICT, items_in_words
+from dashboard.unknown_words import GROUND, UNREACHED, VERDICT, items_in_words
 from effects.backing import PROVIDERS_OWN
 from effects.models import Ground, Matter
 from runs.models import Boundary, Evidence, EvidencePayload
@@ -41,7 +41,7 @@ SAW = {
     "present": "found",
     "partial": "found, but not whole",
     "absent": "not found",
-    "can't tell": "can’t tell",
+    "refused": "refused by the provider",
 }
 MEANS = {"happened": "it happened", "partly": "part of it happened", "did not happen": "it did not happen"}
 NO_PROOF = "That proves nothing yet: it means “can’t tell”."
@@ -134,10 +134,9 @@ Reader = Callable[[Evidence, dict[str, Any], str], tuple[str, str]]
 
 
 def _brief(told: dict[str, Any], *names: str) -> str:
-    """The first of these that says something, as a sentence."""
+    """The first of these that says something, as it was said."""
     found = next((told[name] for name in names if told.get(name) not in (None, "", [], {})), "")
-    text = words.brief(hide_in(found), ROOM).rstrip(".") if isinstance(found, str) else ""
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return words.brief(hide_in(found), ROOM) if isinstance(found, str) else ""
 
 
 def _worker(line: Evidence, who: str) -> str:
@@ -154,7 +153,7 @@ def _reported(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]
     said = REPORTED.get(str(told.get("outcome", "")), "its call is over")
     holder = _worker(line, who)
     part = items_in_words(told.get("items"))
-    more = " ".join(one for one in (_brief(told, "detail"), f"Part: {part}." if part else "") if one)
+    more = " · ".join(one for one in (_brief(told, "detail"), f"part: {part}" if part else "") if one)
     return f"{holder[0].upper()}{holder[1:]} reported{late}: {said}.", more
 
 
@@ -167,8 +166,9 @@ def _looked(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     saw, means = str(told.get("answer", "")), str(told.get("means", ""))
     asked = "" if who == words.OURS["system"] else f", asked by {who}"
     if saw not in SAW:
-        why = _brief(told, "detail")
-        return f"Look-up {{n}}{asked}: could not tell; still unknown.", why
+        failed = UNREACHED.search(str(told.get("detail", "")))
+        why = "the provider could not be reached" if failed else "it could not tell"
+        return f"Look-up {{n}}{asked}: {why}; still unknown.", _brief(told, "detail")
     proof = f" It means: {MEANS[means]}." if means in MEANS else f" {NO_PROOF}"
     return f"Look-up {{n}}{asked}: {SAW[saw]}.{proof}", _brief(told, "detail")
 

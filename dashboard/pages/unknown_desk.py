@@ -23,7 +23,7 @@ from runs.models import Membership, User, Workspace
 from runs.problems import Problem
 
 SHOWN, RESOLVED, CHOICES, FRESH = 25, 20, 100, 100
-NUMBERS = ("No effect is", "One effect is", "Two effects are", "Three effects are", "Four effects are")
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 SETTLED = "An unknown is settled by evidence or accepted by two people; never by waiting."
 
 
@@ -185,9 +185,9 @@ class Desk:
     @property
     def says(self) -> str:
         """The h1: how much is unknown."""
-        if self.total >= len(NUMBERS):
-            return f"{self.counted.capitalize()} effects are unknown"
-        return f"{NUMBERS[self.total]} unknown"
+        many = self.total >= len(NUMBERS)
+        number = self.counted.capitalize() if many else NUMBERS[self.total]
+        return f"{number} effect{' is' if self.total < 2 else 's are'} unknown"
 
     @property
     def sub(self) -> str:
@@ -198,8 +198,9 @@ class Desk:
         return f"{first}{SETTLED}"
 
     @property
-    def title(self) -> str:
-        return f"({self.counted}?) Unknowns" if self.total else "Unknowns"
+    def mark(self) -> str:
+        """Before the title: how much is open."""
+        return f"({self.total}?) " if self.total else ""
 
     @property
     def fresh_says(self) -> str:

@@ -78,7 +78,7 @@ class Item:
 
     @property
     def title(self) -> str:
-        return f"{'(?) ' if self.s.is_unknown else ''}{self.s.term.word} · {self.s.title}"
+        return f"{self.s.term.word} · {self.s.title}"
 
     @property
     def summary(self) -> str:
@@ -225,13 +225,15 @@ class Item:
 
     @property
     def sides(self) -> list[Answer]:
-        """Of a contradiction, both lines: what it was settled by, and what disagrees."""
+        """Of a contradiction, both sides: what it was settled by, and what was said later."""
         rows = self.answers.rows if self.s.contradicted else []
         turned = next((row for row in reversed(rows) if row.says.startswith("Contradicted")), None)
         if turned is None:
             return []
-        before = [row for row in rows if row.seq < turned.seq and row.settles]
-        return [*before[-1:], turned]
+        before = [row for row in rows if row.seq < turned.seq]
+        settled = [row for row in before if row.settles][-1:]
+        later = [row for row in before[-1:] if row not in settled]
+        return [*settled, *later, turned]
 
     @cached_property
     def choices(self) -> list[Choice]:

@@ -63,13 +63,14 @@ def show(
     part = request.GET.get("part", "") if is_region(request) else ""
     told: dict[str, Any] = {"shell": shell, "now": shell.now, "asked": asked, "region": bool(part)}
     told |= {"topic": f"workspace:{workspace.pk}:runs", "may_resolve": "resolve" in shell.may}
-    told |= {"item": found.id if found else ""}
+    beside = request.GET.get("beside") == "1"  # the region of the list's first item, not of a page of its own
+    told |= {"item": found.id if found and not beside else ""}
     if part != "item":
         told["desk"] = Desk(asked, shell.now, shell.unknown, told["item"])
     if not part:
         told |= {"kinds": told["desk"].kinds, "people": told["desk"].people, "me": str(asked.user.pk)}
     if part not in ("list", "head"):
-        told |= _item(request, shell, asked, found or _first(told), draft)
+        told |= _item(request, shell, asked, found or _first(told), draft, alone=bool(told["item"]))
     return render(request, TEMPLATES.get(part, "unknowns/page.html"), told, status=status)
 
 
@@ -79,7 +80,13 @@ def _first(told: dict[str, Any]) -> Unknown | None:
 
 
 def _item(
-    request: HttpRequest, shell: Shell, asked: Asked, found: Unknown | None, draft: Draft | None
+    request: HttpRequest,
+    shell: Shell,
+    asked: Asked,
+    found: Unknown | None,
+    draft: Draft | None,
+    *,
+    alone: bool,
 ) -> dict[str, Any]:
     """The item, and the form with what somebody typed into it before."""
     if found is None:
@@ -90,7 +97,7 @@ def _item(
     return {
         "d": item,
         "draft": draft or Draft(seen=item.newest),
-        "item_region": asked.address(found.id, part="item"),
+        "item_region": asked.address(found.id, part="item", beside="" if alone else "1"),
         "desk_href": asked.address(),
     }
 

@@ -18,7 +18,7 @@ from tests.worlds import World, a_kind, fresh, in_seconds
 
 def with_refunds(world: World, url: str = "https://bank.example", **refund: Any) -> World:
     """Charges and refunds that our executor sends to this bank; one approval permits a refund."""
-    at = {"send": {"url": f"{url}/charges"}, "lookup": {"url": f"{url}/charges?key={{key}}"}}
+    at: dict[str, Any] = {"send": {"url": f"{url}/charges"}, "lookup": {"url": f"{url}/charges?key={{key}}"}}
     a_kind(world.workspace, provider="http", **at)
     mine = {"send": {"url": f"{url}/refunds"}, "lookup": {"url": f"{url}/refunds?key={{key}}"}}
     a_kind(world.workspace, "bank.refund", provider="http", **{**mine, "settle_window_s": 0, **refund})

@@ -75,15 +75,27 @@ def _flat(path: str, value: Any, secret: bool = False) -> Iterable[Part]:
 
 
 def diff(declared: Sequence[Part], exact: Sequence[Part]) -> list[Line]:
-    """Removed lines stand before those that were added in their place."""
+    """What was changed stands together, by its name: the removed line before the added one."""
     lines: list[Line] = []
     left, right = [(p.name, p.raw) for p in declared], [(p.name, p.raw) for p in exact]
     for what, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if what == "equal":
             lines += _lines(" ", exact[c:d])
         else:
-            lines += [*_lines("-", declared[a:b]), *_lines("+", exact[c:d])]
+            lines += _paired(declared[a:b], exact[c:d])
     return lines
+
+
+def _paired(gone: Sequence[Part], new: Sequence[Part]) -> list[Line]:
+    left, names = list(gone), [one.name for one in new]
+    lines = _lines("-", [one for one in left if one.name not in names])
+    for one in new:
+        was = next((old for old in left if old.name == one.name and one.name), None)
+        if was is not None:
+            left.remove(was)
+        lines += [*_lines("-", [was] if was else []), *_lines("+", [one])]
+    again = [one for one in left if one.name in names]
+    return [*_lines("-", again), *lines]
 
 
 def _lines(sign: str, parts: Sequence[Part]) -> list[Line]:

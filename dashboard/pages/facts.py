@@ -326,8 +326,9 @@ class Facts:
         `line`: the newest evidence line of each.
         """
         about = Evidence.objects.filter(stream=self.run.pk, effect_key=OuterRef("key")).order_by("-seq")
+        about = about.filter(kind__startswith="effect.")
         asked = Review.objects.filter(effect=OuterRef("pk"), subject="effect").order_by("-pk")
-        rows = Effect.objects.filter(run=self.run).defer("body")
+        rows = Effect.objects.filter(run=self.run).select_related("kind").defer("body")
         rows = rows.annotate(line=Subquery(about.values("seq")[:1]), review=Subquery(asked.values("pk")[:1]))
         drawn = first("step", *(step.pk for step in self.steps))
         chosen = rows.order_by(drawn, first("settlement", *OPEN_QUESTIONS), "-pk")[:EFFECTS]

@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.urls import reverse
+
 from dashboard import repair_words, words
 from dashboard.pages import call_diff
 from dashboard.pages.call_diff import Part, part, parts_of
@@ -15,9 +17,9 @@ from dashboard.pages.hiding import body_lines, hide
 from dashboard.pages.original import Original
 from dashboard.pages.review_facts import Barred, Detail, named, term_of, where_to
 from dashboard.words import Term
-from effects import approvals, four_eyes, plans
+from effects import approvals, compensate, four_eyes, plans
 from effects.compensation import RESTORE_FILES
-from effects.models import Compensation, CompensationState, Kind
+from effects.models import Compensation, CompensationState, Kind, Review
 from runs import halts
 from runs.access import Actor
 from runs.rules import rules_of
@@ -74,6 +76,20 @@ class RepairDetail(Detail):
         """Where it stands, once there is nothing to decide any more; and that a newer review is open."""
         return "" if self.is_open else self.stands
 
+    @property
+    def unknown_href(self) -> str:
+        """Its item on the unknowns desk, while nobody can say whether it happened."""
+        unknown = self.repair.state == CompensationState.UNKNOWN
+        return reverse("unknown", args=[self.repair.pk]) if unknown else ""
+
+    @cached_property
+    def newer(self) -> str:
+        """The open review of the same compensation, when this one is closed: it was asked again."""
+        if self.is_open:
+            return ""
+        rows = Review.objects.filter(subject_id=self.repair.pk, closed_at__isnull=True)
+        return rows.values_list("pk", flat=True).first() or ""
+
     @cached_property
     def original(self) -> Original:
         return Original(self.effect, self.run)
@@ -99,6 +115,11 @@ class RepairDetail(Detail):
     @property
     def proposed_by(self) -> str:
         return self.names[self.repair.proposed_by]
+
+    @cached_property
+    def wish(self) -> str:
+        """What whoever proposed it said to it."""
+        return words.brief(compensate.wish_of(self.repair), 400)
 
     @property
     def editor(self) -> str:

@@ -12,9 +12,11 @@ from itertools import combinations_with_replacement as multisets
 
 import pytest
 
-from effects.close import Repair, outcome, outcome_of
-from runs.models import RunStatus
-from tests.worlds import World, a_permit, a_run, a_step, an_effect, fresh
+from dashboard.reports.scope_rows import ScopeRows
+from effects import run_api
+from effects.close import Repair, outcome, outcome_of, repairs_of
+from runs.models import Run, RunStatus, StopPart, StopRequest
+from tests.worlds import World, a_compensation, a_permit, a_run, a_step, a_workspace, an_effect, fresh
 
 WORDS = {
     "--": "not ended",
@@ -254,3 +256,59 @@ def test_the_outcome_follows_the_rows_from_the_dispatch_to_the_late_report() -> 
     assert outcome_of(fresh(run)) == "awaiting verification"
     world.report(opened, "applied")
     assert (fresh(run).status, outcome_of(fresh(run))) == ("CANCELLED", "partially completed")
+
+
+# The compensations of one confirmed charge, oldest first, and the outcome of its cancelled, its completed and
+# its paused run.
+CP, PC, AU, AV = WORDS["cp"], WORDS["pc"], WORDS["au"], WORDS["av"]
+CHAINS = [
+    ((), PC, "completed", "resumable pause"),
+    (("PROPOSED",), CP, CP, CP),
+    (("APPROVED",), CP, CP, CP),
+    (("DISPATCHED",), CP, CP, CP),
+    (("VERIFIED",), PC, "completed", "resumable pause"),
+    (("REJECTED",), PC, "completed", "resumable pause"),
+    (("EXPIRED",), PC, "completed", "resumable pause"),
+    (("VOID",), PC, "completed", "resumable pause"),
+    (("NOT_NEEDED",), PC, "completed", "resumable pause"),
+    (("UNKNOWN",), AV, AV, AV),
+    (("ACCEPTED_UNKNOWN",), AU, AU, "resumable pause"),
+    (("FAILED",), CP, CP, CP),
+    (("FAILED", "FAILED"), CP, CP, CP),
+    (("FAILED", "NOT_NEEDED"), PC, "completed", "resumable pause"),
+    (("FAILED", "VERIFIED"), PC, "completed", "resumable pause"),
+    (("FAILED", "VOID"), PC, "completed", "resumable pause"),
+    (("FAILED", "PROPOSED"), CP, CP, CP),
+    (("REJECTED", "FAILED"), CP, CP, CP),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.invariant("I13")
+def test_the_compensations_of_a_run_count_and_every_list_says_the_same() -> None:
+    workspace = a_workspace()
+    said: dict[str, tuple[str, str]] = {}
+    for chain, *outcomes in CHAINS:
+        for status, word in zip(("CANCELLED", "COMPLETED", "PAUSED"), outcomes, strict=True):
+            run = a_run(status, workspace)
+            step = a_step(run, "SUCCEEDED")
+            effect = an_effect(step, "CONFIRMED", permit=a_permit(step, "REPORTED"))
+            for number, state in enumerate(chain, 1):
+                a_compensation(effect, state, number=number)
+            assert outcome_of(run) == word, (status, chain)
+            said[run.pk] = (status, word)
+    runs = list(Run.objects.filter(pk__in=said))
+    assert run_api._outcomes(runs) == {pk: word for pk, (_, word) in said.items()}
+    stop = StopRequest.objects.create(workspace=workspace, number=1, scope="bulk", run_key="", mode="cancel")
+    StopPart.objects.bulk_create(StopPart(stop=stop, run=run, result="finished") for run in runs)
+    assert ScopeRows(stop).endings == Counter(said.values())
+
+
+@pytest.mark.django_db
+def test_a_failure_is_open_by_effect_and_only_of_its_own_run() -> None:
+    run = a_run("CANCELLED")
+    first, second = (an_effect(a_step(run, "SUCCEEDED"), "CONFIRMED") for _ in range(2))
+    a_compensation(first, "FAILED")
+    a_compensation(second, "VERIFIED")
+    a_compensation(None, "FAILED")
+    assert sorted(repairs_of(run), key=str) == [Repair("FAILED", open=True), Repair("VERIFIED", open=True)]

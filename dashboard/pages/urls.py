@@ -6,6 +6,7 @@ from allauth.account.views import LoginView, LogoutView, ReauthenticateView
 from django.urls import URLPattern, path
 
 from dashboard.pages import (
+    accounts,
     bulk,
     choose,
     coverage,
@@ -78,6 +79,9 @@ urlpatterns: list[URLPattern] = [
     path("notices/log/<str:posting_id>/redeliver", notices.redeliver_page, name="redeliver"),
     path("notices/<str:endpoint_id>", notices.endpoint_page, name="endpoint"),
     path("notices/<str:endpoint_id>/remove", notices.remove_page, name="remove-endpoint"),
+    path("accounts", accounts.accounts_page, name="accounts"),
+    path("accounts/<str:account_id>", accounts.account_page, name="account"),
+    path("accounts/<str:account_id>/remove", accounts.remove_page, name="remove-account"),
     path("rules", rules.rules_page, name="rules"),
     path("tokens", tokens.tokens_page, name="tokens"),
     path("tokens/<str:token_id>/revoke", tokens.revoke_page, name="revoke-token"),

@@ -53,14 +53,17 @@ CANNOT = (
 )
 PRESETS = {preset.name: preset for preset in (*CAN, *CANNOT)}
 UNSAID = Preset("", None, "", "Its kind does not say whether it can be called back: don't count on it.")
-OF_PROVIDER = {Provider.EMAIL: "mail_sent"}  # where the kind leaves it out
+OF_PROVIDER: dict[str, str] = {Provider.EMAIL: "mail_sent"}  # where the kind leaves it out
 
 
 def of_kind(kind: Kind | None) -> Preset:
     """What a kind says of its effects, or its provider for it; UNSAID where nobody does."""
-    if kind is None:
-        return UNSAID
-    return PRESETS.get(kind.reversible or OF_PROVIDER.get(Provider(kind.provider), ""), UNSAID)
+    return UNSAID if kind is None else named(kind.reversible, kind.provider)
+
+
+def named(reversible: str, provider: str) -> Preset:
+    """The same by the two columns of a kind."""
+    return PRESETS.get(reversible or OF_PROVIDER.get(provider, ""), UNSAID)
 
 
 def of(effect: Effect) -> Preset:

@@ -31,6 +31,7 @@ class Declared:
         self._judge = judge
         self._tried = False
         self._step_id = ""
+        self._reversible: Json | None = None
         self.skipped = False
 
     @property
@@ -43,8 +44,15 @@ class Declared:
         """The text that was declared: send these very bytes."""
         return self._spec.get("body")
 
+    @property
+    def reversible(self) -> Json | None:
+        """What its kind says of afterwards: {"can": true, false or None (nobody said), "sentence", "preset"};
+        None until the gate has answered, which is before anything is sent."""
+        return self._reversible
+
     def _noted(self, answer: Json) -> Json:
-        """Keep which step it has, for a retry."""
+        """Keep which step it has, for a retry, and whether it can be lessened."""
+        self._reversible = answer.get("reversible") or self._reversible
         self._step_id = str((answer.get("effect") or {}).get("step_id") or self._step_id)
         return answer
 
@@ -120,6 +128,7 @@ class Declaring(ABC, Generic[E]):
         op_class: str = "external_write",
         amount: str | None = None,
         approval: bool | int = False,
+        on_stop: str | None = None,
         wait_s: float = 0.0,
         outcome_of: Judge = plain_outcome,
     ) -> E:
@@ -128,8 +137,9 @@ class Declaring(ABC, Generic[E]):
         key: stable, the same on every attempt, free of times and attempt numbers; give it to the provider
         too. body: the very text that is sent; its bytes are digested and stored. compensation: a kind, or
         {"kind", "title", "body"}; or say `none_because`. approval: how many people decide before it is sent
-        (True: one); wait_s: how long `send` waits for them before it raises WaitingForApproval. outcome_of:
-        judges what `fn` returned or raised.
+        (True: one); wait_s: how long `send` waits for them before it raises WaitingForApproval. on_stop:
+        "ask_provider" lets a cancel of the run ask its provider to cancel it, where its kind says how and the
+        rules of the workspace let it. outcome_of: judges what `fn` returned or raised.
         """
         spec = {
             "key": key,
@@ -140,6 +150,7 @@ class Declaring(ABC, Generic[E]):
             "body": body,
             "amount": amount,
             "approval": approval or None,
+            "on_stop": on_stop,
             "wait_s": wait_s or None,
             "plan": plan(compensation, none_because),
         }

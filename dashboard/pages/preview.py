@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard import words
+from dashboard.effect_words import is_asked_about, job_says, names, sorted_out
 from dashboard.pages.facts import Facts
 from dashboard.pages.stages import clock
-from runs.models import FINAL, PermitState, RunStatus, StepStatus
+from effects import forwards, jobs
+from runs.models import FINAL, PermitState, RunStatus, StepStatus, StopRequest
 from runs.presses import STRENGTH
+from runs.rules import rules_of
 from runs.stops import STRONGER
 
 SILENT_S, NAMED = 30, 3
@@ -64,6 +67,8 @@ def _of_mode(facts: Facts, mode: str) -> Iterable[Told]:
     stop, status = facts.stop, facts.run.status
     if status in FINAL:
         yield Told("st-none", "The run has finished. A stop of it is recorded all the same.")
+        if mode == "cancel" and (stop is None or moves_after_the_end(stop, mode)):
+            yield from _forwards(facts)
         return
     moves = mode in STRONGER[status]
     if stop is not None and status != RunStatus.ACTIVE:
@@ -74,8 +79,15 @@ def _of_mode(facts: Facts, mode: str) -> Iterable[Told]:
             return
         yield Told("st-stopping", f"Your press will replace {name}.")
     yield Told(ICON[mode], _waiting(facts, mode))
+    if mode == "cancel":
+        yield from _forwards(facts)
     if mode == "abandon":
         yield from _given_up(facts)
+
+
+def moves_after_the_end(stop: StopRequest, mode: str) -> bool:
+    """Whether a press of this mode is a stop of its own although its run has finished."""
+    return stop.finished_before and STRENGTH[mode] > STRENGTH[stop.mode]
 
 
 def _waiting(facts: Facts, mode: str) -> str:
@@ -113,6 +125,8 @@ def _consequences(facts: Facts) -> Iterable[Told]:
     if happened:
         done, them = words.count(happened, "effect"), _it(happened)
         yield Told("st-confirmed", f"{done} already happened; stopping does not undo {them}.", tone="c-known")
+        yield from _afterwards(facts)
+    yield from _jobs(facts)
     over = facts.messages["HANDED_OVER"]
     if over:
         done = words.count(over, "message was", "messages were")
@@ -123,6 +137,45 @@ def _consequences(facts: Facts) -> Iterable[Told]:
     if facts.run.ungateable:
         tools = words.count(len(facts.run.ungateable), "tool runs", "tools run")
         yield Told("lock", f"{tools} at the provider and cannot be refused by us.")
+
+
+def _afterwards(facts: Facts) -> Iterable[Told]:
+    """Of what already happened: what can't be called back, and what has a compensation declared."""
+    found = sorted_out(facts.effects)
+    of = "Of the effects shown on its page, " if facts.settlements.total() > len(facts.effects) else ""
+    if found.never:
+        lead = f"{len(found.never)} of what already happened can't be called back"
+        yield Told("st-refused", f"{of}{lead}: {names(found.never)}.", tone="c-flight")
+    if found.planned:
+        has = f"{len(found.planned)} {'has' if len(found.planned) == 1 else 'have'}"
+        then = "It would be a new action, which people decide on."
+        yield Told("st-comp", f"{of}{has} a declared compensation: {names(found.planned)}. {then}")
+    if found.neither:
+        has = "has" if len(found.neither) == 1 else "have"
+        yield Told("st-none", f"{of}{len(found.neither)} {has} none declared: {names(found.neither)}.")
+
+
+def _jobs(facts: Facts) -> Iterable[Told]:
+    """What goes on at a provider, whatever is stopped here."""
+    going = [one for one in facts.effects if job_says(one) and is_asked_about(one)]
+    for effect in going[:NAMED]:
+        yield Told("st-flight", f"“{words.brief(effect.title)}”: {job_says(effect)}. It goes on there.")
+    if len(going) > NAMED:
+        yield Told("st-flight", f"{len(going) - NAMED} more jobs go on at their providers.")
+
+
+def _forwards(facts: Facts) -> Iterable[Told]:
+    """Whom a cancel asks to cancel."""
+    rows = [one for one in facts.effects if one.on_stop and one.settlement in forwards.SENT]
+    asked = [one for one in rows if one.job_state not in jobs.OVER and one.kind]
+    if not asked:
+        return
+    if not rules_of(facts.run.workspace_id).forward_stops:
+        text = f"Nobody is asked to cancel {names(asked)}: the rules forward no stop to a provider."
+        yield Told("st-none", text)
+        return
+    whom = words.listed(sorted({forwards.asked_of(one.kind) for one in asked if one.kind}))
+    yield Told("st-stopping", f"{whom} will be asked to cancel {names(asked)}. Asked is not cancelled.")
 
 
 def _silent(facts: Facts) -> Iterable[Told]:

@@ -15,7 +15,8 @@ from dashboard import repair_words, words
 from dashboard.pages.facts import name_actors
 from dashboard.pages.hiding import body_lines, hide
 from dashboard.words import Term
-from effects import approvals, four_eyes
+from effects import approvals, four_eyes, presets
+from effects.kinds import answer_of
 from effects.models import Approval, Compensation, Effect, Kind, Provider, Review
 from effects.review_lists import for_person, open_in, with_given
 from effects.review_tables import ApprovalState, Subject
@@ -253,6 +254,20 @@ class Detail:
         if plan.get("none_because"):
             return "None", words.clean(plan["none_because"])
         return words.clean(plan.get("title") or plan.get("kind", "")), words.clean(hide(plan.get("body", "")))
+
+    @property
+    def afterwards(self) -> str:
+        """Whether it could be lessened afterwards: said before it is sent."""
+        return presets.of(self.effect).sentence
+
+    @property
+    def if_unknown(self) -> str:
+        """What its kind, or its provider for it, says of an answer that never comes."""
+        return answer_of(self.effect.kind, "when_unknown") if self.effect.kind else ""
+
+    @property
+    def key_says(self) -> str:
+        return answer_of(self.effect.kind, "idempotency") if self.effect.kind else ""
 
     @property
     def digest(self) -> str:

@@ -83,6 +83,7 @@ def read(sent: QueryDict) -> dict[str, Any]:
         "silent_stop": sent.get("silent_stop") or None,
         "cleanup_classes": sent.getlist("cleanup_classes"),
         "release_by_two": "release_by_two" in sent,
+        "forward_stops": "forward_stops" in sent,
         "approvals": rows,
         "compensations": kinds,
     }

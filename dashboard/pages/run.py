@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from dashboard import words
+from dashboard import effect_words, words
 from dashboard.event_words import event
 from dashboard.pages.above import Above, above
 from dashboard.pages.children import Children
@@ -50,6 +50,21 @@ class EffectRow:
     plan: str
     line: int | None
     offer: tuple[str, str] = ("", "")  # what may be done about it: a word and an address
+
+    @property
+    def job(self) -> str:
+        """How far it is at its provider, or how far a request to cancel came."""
+        return effect_words.job_says(self.effect) or effect_words.asked_says(self.effect)
+
+    @property
+    def afterwards(self) -> str:
+        """What its kind says of lessening it."""
+        return effect_words.afterwards(self.effect)
+
+    @property
+    def no_check(self) -> str:
+        """That its provider is not asked any more, although something is left to ask."""
+        return effect_words.NO_CHECK if effect_words.is_asked_about(self.effect) else ""
 
 
 class RunPage:

@@ -7,11 +7,12 @@ from typing import Any
 
 from dashboard import words
 from effects.models import Settlement
-from runs.models import OperationClass, PermitState, RunStatus, StepStatus
+from runs.models import PermitState, RunStatus, StepStatus
 
 from . import decisions, deliveries, repairs
 from .model import Claim
-from .sentences import NO_RETRY, RETRY_AFTER, name_of, quoted, short, unobserved
+from .providers import jobs_go_on
+from .sentences import NO_RETRY, RETRY_AFTER, name_of, quoted, unobserved
 from .teller import ENDS, Teller, say
 
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING)
@@ -19,7 +20,7 @@ SAID = 20  # effects that get a sentence of their own here; the others are count
 
 
 def will_it_do_more(t: Teller) -> Iterator[Claim]:
-    doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *_jobs(t)]
+    doing = [*_as_a_run(t), *_retries(t), *_look_ups(t), *jobs_go_on(t)]
     doing += [*deliveries.queued(t), *decisions.waits(t), *repairs.may_still(t)]
     abandoned = t.run.status == RunStatus.ABANDONED
     if abandoned:
@@ -94,26 +95,12 @@ def _look_ups(t: Teller) -> Iterator[Claim]:
         yield say(text, stress="It will not retry them.")
 
 
-def _jobs(t: Teller) -> Iterator[Claim]:
-    """Accepted by the provider is not finished at the provider: that goes on without us."""
-    jobs = [e for e in t.rows.settled_as(Settlement.CONFIRMED) if e.op_class == OperationClass.EXTERNAL_JOB]
-    going = [e for e in jobs if e.job_state not in ("completed", "failed")]
-    for effect in going[:SAID]:
-        state = (
-            f"last seen {short(effect.job_state)}" if effect.job_state else "how far it is, is not known here"
-        )
-        text = f"The provider may still be running the job {name_of(effect)}; {state}."
-        yield say(text, effect.line, effect=effect.pk)
-
-
 def _not_looked_up(t: Teller) -> Iterator[Claim]:
     alone = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if not e.next_check_at]
     for effect in alone[:SAID]:
         why = "the look-ups have ended" if effect.check_until else "its kind has none"
         why = "the run was abandoned" if t.run.status == RunStatus.ABANDONED else why
-        text = (
-            f"No look-up of {name_of(effect)} is scheduled: {why}. A later report still counts as evidence."
-        )
+        text = f"No further check of {name_of(effect)}: {why}. A later report still counts as evidence."
         yield say(text, effect.looked or effect.line, stress=NO_RETRY, effect=effect.pk)
     left = t.rows.count("effect", Settlement.UNKNOWN) - t.rows.count("checking") - len(alone[:SAID])
     if left > 0:

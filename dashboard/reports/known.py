@@ -11,6 +11,7 @@ from runs.models import OperationClass
 
 from . import decisions, deliveries, repairs, turns
 from .model import Claim
+from .providers import asked, called_back, jobs_over, not_asked_of
 from .rows import CITED
 from .sentences import GROUND, NOT_PROOF, classes, look_up_says, name_of, names_of, part, quoted, reference
 from .teller import Teller, say
@@ -18,7 +19,7 @@ from .teller import Teller, say
 
 def what_had_completed(t: Teller) -> Iterator[Claim]:
     done = sorted(
-        [*t.rows.settled_as(Settlement.CONFIRMED), *t.rows.settled_as(Settlement.PARTIAL)],
+        not_asked_of([*t.rows.settled_as(Settlement.CONFIRMED), *t.rows.settled_as(Settlement.PARTIAL)]),
         key=lambda e: str(e.pk),
     )
     for effect in done:
@@ -26,6 +27,7 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
     if not done:
         yield say("No outside effect is known to have happened.")
     yield from _did_not_happen(t)
+    yield from asked(t)
     yield from decisions.used(t)
     yield from repairs.came_to(t)
     yield from deliveries.handed_over(t)
@@ -39,6 +41,7 @@ def _happened(t: Teller, effect: Any) -> Claim:
     word = "accepted by the provider" if effect.op_class == OperationClass.EXTERNAL_JOB else "confirmed"
     how = f"{GROUND.get(effect.ground, '')}{reference(effect)}"
     text = f"{word if whole else 'partly done, recorded'} {t.at(effect.settled_at)} {how}.{part(effect)}"
+    text += jobs_over(effect, t.at(effect.job_at)) + called_back(effect)
     text += _after_the_stop(t, effect) + _seen_twice(effect)
     return say(text, effect.line, lead=f"{name_of(effect)}:", effect=effect.pk)
 
@@ -61,9 +64,10 @@ def _seen_twice(effect: Any) -> str:
 
 
 def _did_not_happen(t: Teller) -> Iterator[Claim]:
-    effects = t.rows.settled_as(Settlement.NOT_APPLIED)
+    denied = t.rows.settled_as(Settlement.NOT_APPLIED)
+    effects = not_asked_of(denied)
     if effects:
-        total = t.rows.count("effect", Settlement.NOT_APPLIED)
+        total = t.rows.count("effect", Settlement.NOT_APPLIED) - len(denied) + len(effects)
         were = words.count(total, "dispatched effect is", "dispatched effects are")
         text = f"{were} known not to have happened: {names_of(effects, total)}."
         yield say(text, *[e.line for e in effects[:CITED]])

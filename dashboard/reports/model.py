@@ -134,6 +134,9 @@ class ManifestRow:
     job_state: str
     next_check_at: datetime | None
     line: int | None
+    job_at: datetime | None = None
+    check_until: datetime | None = None
+    asks_about: str = ""
 
     @property
     def term(self) -> Term:

@@ -245,6 +245,8 @@ class Rows:
             looked=newest(lines.filter(kind="effect.looked_up")),
             sent=newest(lines.filter(kind="effect.dispatched")),
             again=F("kind__retry_after_s"),
+            reversible=F("kind__reversible"),
+            provider=F("kind__provider"),
             part=Case(When(settlement=Settlement.PARTIAL, then=F("items")), output_field=JSONField()),
         )
         if self.most is None:
@@ -492,6 +494,7 @@ EFFECT = (
     *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice"),
     *("dispatched_at", "settled_at", "unknown_since", "next_check_at", "check_until", "checks"),
     *("line", "looked", "sent", "part", "plan_begins", "again"),
+    *("job_at", "asks_about_id", "reversible", "provider"),
 )
 
 

@@ -68,6 +68,9 @@ def _effect(t: Teller, effect: Any) -> ManifestRow:
         job_state=effect.job_state,
         next_check_at=effect.next_check_at,
         line=effect.line,
+        job_at=effect.job_at,
+        check_until=effect.check_until,
+        asks_about=effect.asks_about_id or "",
     )
 
 

@@ -262,7 +262,7 @@ def test_an_unknown_effect_is_not_called_failed_and_is_not_sent_again(w: World) 
     assert "worker w-1 was lost after the dispatch" in claim.text
     assert len(claim.lines) == 2
     assert "It will not retry it." in said(report, "more")
-    assert "No look-up of “charge:7” is scheduled: its kind has none." in said(report, "more")
+    assert "No further check of “charge:7”: its kind has none." in said(report, "more")
     assert "Ask the provider for its own record of “charge:7”" in said(report, "next")
 
 
@@ -305,7 +305,7 @@ def test_look_ups_that_have_ended_are_told_as_ended(w: World) -> None:
     reconcile.apply_answer(Effect.objects.get(run=run, settlement="UNKNOWN").pk, Answer("can't tell"))
     more = said(reports.build(run.pk), "more")
     assert more.startswith("No. No further action is scheduled.")
-    assert "No look-up of “charge:2” is scheduled: the look-ups have ended." in more
+    assert "No further check of “charge:2”: the look-ups have ended." in more
 
 
 def test_a_job_that_the_provider_accepted_may_still_run_there(w: World) -> None:
@@ -315,7 +315,7 @@ def test_a_job_that_the_provider_accepted_may_still_run_there(w: World) -> None:
     w.stop(run)
     report = reports.build(run.pk)
     assert "accepted by the provider" in said(report, "completed")
-    assert "may still be running the job “charge:7”" in said(report, "more")
+    assert "may still be carrying out “charge:7”: accepted by the provider, as of" in said(report, "more")
 
 
 def test_model_turns_and_reads_are_no_outside_effects_but_are_not_hidden(w: World) -> None:

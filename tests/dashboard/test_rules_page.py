@@ -27,6 +27,7 @@ FORM: dict[str, Any] = {
     "silent_stop": "pause",
     "cleanup_classes": ["read", "delivery"],
     "release_by_two": "on",
+    "forward_stops": "on",
     "kind": ["bank.charge", "", ""],
     "class": ["", "", "external_write"],
     "amount": ["EUR", "", ""],
@@ -48,11 +49,13 @@ def test_an_admin_puts_rules_in_force(world: World) -> None:
         cleanup_classes=("delivery", "read"),
         approvals=(charge, writes),
         release_by_two=True,
+        forward_stops=True,
     )
     html = erin.get(path).content.decode()
     assert "Version 1, by Erin" in text_of(html)
     assert 'value="10.5"' in html, "what the API set to the second is not rounded by the page"
     assert 'name="release_by_two" checked' in html
+    assert 'name="forward_stops" checked' in html
     erin.post(
         path, {**{name: value for name, value in FORM.items() if name != "release_by_two"}, "version": 1}
     )

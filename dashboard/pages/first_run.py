@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from django.contrib import messages
@@ -13,9 +14,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from dashboard import words
+from dashboard import repair_words, words
+from dashboard.pages.propose import review_of
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in, workspace_of
-from effects.models import Effect, Report
+from effects.models import Compensation, CompensationState, Effect, Report
 from runs import access
 from runs.models import Run, RunStatus, StopRequest, Worker, Workspace
 
@@ -33,6 +35,7 @@ with Client() as client:                    # reads ALLSTOP_URL and ALLSTOP_TOKE
             charge.send(cards.charge, order, idempotency_key=charge.key)
 """
 DEMO = "demo"
+AT_REST = (RunStatus.CANCELLED, RunStatus.UNKNOWN, RunStatus.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class FirstRun:
         self.demo = demos.filter(status=RunStatus.ACTIVE).first() or demos.first()
         stops = StopRequest.objects.filter(run__in=demos, scope="run", finished_before=False)
         self.stopped = stops.select_related("run").order_by("-pk").first()
+        mending = Compensation.objects.filter(run__in=demos).select_related("permit__step")
+        self.refund = mending.order_by("-pk").first()
         self.report = Report.objects.filter(run__in=demos).order_by("-issued_at").first()
         own = mine.exclude(session__key=DEMO)
         self.runs = own.count()
@@ -75,8 +80,32 @@ class FirstRun:
                 "first/_press.html",
             ),
             Item("Read the report", self.report is not None, "", "first/_report.html"),
+            Item("Refund one charge, as two people", self.refunded, self._asked(), "first/_refund.html"),
             Item("Connect yours", self.runs > 0, own, "first/_yours.html"),
         ]
+
+    @property
+    def refunded(self) -> bool:
+        """Whether the newest compensation of the demo was seen at the bank."""
+        return bool(self.refund and self.refund.state == CompensationState.VERIFIED)
+
+    @cached_property
+    def charge(self) -> Effect | None:
+        """A charge of the stopped run that happened and could be refunded, once that run is at rest."""
+        run = self.stopped.run if self.stopped else None
+        if self.refund is not None or run is None or run.status not in AT_REST:
+            return None
+        return Effect.objects.filter(run=run, kind_name="bank.charge", settlement="CONFIRMED").first()
+
+    @cached_property
+    def refund_href(self) -> str:
+        return review_of(self.refund) if self.refund else ""
+
+    def _asked(self) -> str:
+        if self.refund is None:
+            return ""
+        permit = self.refund.permit.state if self.refund.permit else ""
+        return f"{words.clean(self.refund.title)}: {repair_words.term_of(self.refund, permit).word.lower()}"
 
     def _begun(self) -> str:
         if self.demo is None:

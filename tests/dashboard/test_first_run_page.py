@@ -28,7 +28,7 @@ def first_run(world: World) -> str:
 
 def test_a_new_workspace_has_dashes_not_zeros_and_says_that_it_listens(world: World) -> None:
     said = text_of(first_run(world))
-    assert "2 of 6 done" in said
+    assert "2 of 7 done" in said
     assert "Nothing of your own has arrived yet" in said
     assert "Runs registered –" in said
     assert "This workspace has no demo." in said
@@ -36,16 +36,16 @@ def test_a_new_workspace_has_dashes_not_zeros_and_says_that_it_listens(world: Wo
 
 def test_the_list_is_ticked_by_what_happened_not_by_clicks(world: World) -> None:
     demo = world.run("demo-invoices-0001", session="demo", name="Invoices, batch 1")
-    assert "3 of 6 done" in text_of(first_run(world))
+    assert "3 of 7 done" in text_of(first_run(world))
     world.stop(demo)
     drain_run(demo.pk)
     said = text_of(first_run(world))
-    assert "4 of 6 done" in said
+    assert "4 of 7 done" in said
     assert "Stop #1 of Invoices, batch 1" in said
     reports.issue(demo.pk)
-    assert "5 of 6 done" in text_of(first_run(world))
+    assert "5 of 7 done" in text_of(first_run(world))
     world.run("mine")
-    assert "6 of 6 done" in text_of(first_run(world))
+    assert "6 of 7 done" in text_of(first_run(world))
 
 
 def test_home_leads_to_the_first_run_until_a_report_was_issued(world: World) -> None:

@@ -63,10 +63,16 @@ def is_automatic(run: Run, kind: Kind | None, kind_name: str, rule: Compensation
 
 
 def forbidden_by(run: Run, rule: CompensationRule | None) -> str:
-    """Why the rules don't let such a compensation run now: "rule" · "stopped" · ""."""
+    """Why the rules don't let such a compensation run now: "rule" · "stopped" · "".
+
+    A run that had ended when somebody pressed Stop counts as stopped: whoever pressed it wanted nothing more.
+    """
     if rule is None:
         return "rule"
-    return "stopped" if run.status in STOPPED and not rule.after_a_stop else ""
+    if rule.after_a_stop:
+        return ""
+    stopped = run.status in STOPPED or StopRequest.objects.filter(run=run, finished_before=True).exists()
+    return "stopped" if stopped else ""
 
 
 # what people decide -------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ WHY_NOT: dict[str, str] = {
     "outside": "Compensations of that kind are sent by an agent, not by Allstop. Nothing can carry it out.",
     "unfilled": "Its template has a place for which there is no value that may stand there.",
     "rule": "No rule permits it.",
-    "stopped": "The rules don't let it run for a run that a stop ended or holds.",
+    "stopped": "The rules don't let it run for a run that was stopped.",
     "open": "One is proposed or under way already.",
     "done": "It was compensated, and that was verified.",
     "accepted": "An earlier one may have happened; nobody could determine it. A second could do it twice.",

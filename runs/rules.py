@@ -57,8 +57,9 @@ class CompensationRule(BaseModel):
 
     approve: after so many people said yes. automatic: without them, and only for what puts back local files,
     of a run that nobody stopped; of a stopped one it is `approve`. `after_a_stop`: also for a run that a stop
-    ended or holds. `propose`: by people (and by tokens of the run), or by the drain too when a run comes to
-    rest. `expires_s`: how long people have to decide, and it to be sent, in seconds.
+    ended or holds, or that had ended when Stop was pressed. `propose`: by people (and by tokens of the run),
+    or by the drain too when a run comes to rest. `expires_s`: how long people have to decide, and it to be
+    sent, in seconds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from effects.resume import Resumed, resume
 from runs.access import NotAllowed, NotFound
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Restore
+from runs.models import Restore, Run
 from tests.effects.compensations import (
     REFUND,
     a_charge,
@@ -157,7 +158,13 @@ def test_what_no_kind_or_no_rule_speaks_for_is_never_compensated(world: World) -
 def test_a_rule_without_after_a_stop_holds_for_a_run_that_completed(world: World) -> None:
     effect = a_charge(world, "COMPLETED")
     allow(world, after_a_stop=False)
-    assert compensate.proposable(effect) == ""
+    made = proposed(effect, world.bob)
+    assert said(approve(made, world.carol)) == "granted"
+    world.stop(effect.run, by=world.alice)  # it had ended; whoever presses Stop wants nothing more
+    with transaction.atomic():
+        why, lines = proposals.withheld(lock_run(made.run_id), fresh(made))
+        record(effect.run, *lines)
+    assert (why, fresh(made).state, Approval.objects.get().state) == ("not_approved", "PROPOSED", "VOID")
 
 
 def test_a_template_counts_only_as_it_stood_when_the_effect_was_declared(world: World) -> None:
@@ -355,13 +362,13 @@ def _resume(world: World, run_id: str) -> None:
     assert isinstance(resume(actor=world.alice, run_id=run_id, reason="go on"), Resumed)
 
 
-VOIDED = {
+VOIDED: dict[str, tuple[str, Callable[[World, Run], Any], str]] = {
     "a resume": ("PAUSED", lambda world, run: _resume(world, run.pk), "the run was resumed"),
     "a cancel of a pause": ("PAUSED", lambda world, run: world.stop(run, mode="cancel"), "stop #2"),
     "an abandon of a pause": ("PAUSED", lambda world, run: world.stop(run, mode="abandon"), "stop #2"),
     "an abandon of an unknown": ("UNKNOWN", lambda world, run: world.stop(run, mode="abandon"), "stop #2"),
 }
-KEPT = {
+KEPT: dict[str, tuple[str, Callable[[World, Run], Any]]] = {
     "a second pause": ("PAUSED", lambda world, run: world.stop(run, mode="pause")),
     "a stop of a finished run": ("CANCELLED", lambda world, run: world.stop(run, mode="cancel")),
     "an abandon of a completed run": ("COMPLETED", lambda world, run: world.stop(run, mode="abandon")),

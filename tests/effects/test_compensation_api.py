@@ -56,7 +56,7 @@ def test_why_nothing_is_proposed_has_a_code_and_a_sentence(world: World, agent: 
     allow(world, after_a_stop=False)
     told = agent.post(f"/effects/{effect.pk}/compensations", {})
     assert (told.status, told.problem, told.data["reason"]) == (409, "not-proposed", "stopped")
-    assert told.data["detail"] == "The rules don't let it run for a run that a stop ended or holds."
+    assert told.data["detail"] == "The rules don't let it run for a run that was stopped."
     assert not Compensation.objects.exists()
     allow(world)
     made = proposed(effect, world.alice)

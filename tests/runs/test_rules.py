@@ -10,7 +10,7 @@ from django.test import Client
 from runs import access, rules
 from runs.access import Actor, NotAllowed, NotFound
 from runs.models import EvidencePayload, Role, RulesRow
-from runs.rules import ApprovalRule, Rules, RulesChanged, rules_of
+from runs.rules import ApprovalRule, CompensationRule, Rules, RulesChanged, rules_of
 from tests.wire import Wire, agent_of
 from tests.worlds import World, a_person
 
@@ -81,6 +81,20 @@ def test_the_strictest_rule_that_matches_an_effect_decides() -> None:
     assert now.approval_for("mail", "delivery", "") is None
 
 
+def test_a_compensation_is_permitted_by_the_rule_of_its_very_kind_or_by_none() -> None:
+    refund, mail = CompensationRule(kind="bank.refund"), CompensationRule(kind="mail", policy="never")
+    assert (refund.policy, refund.approvals, refund.after_a_stop, refund.propose) == (
+        "approve",
+        1,
+        False,
+        "people",
+    )
+    now = Rules(compensations=(refund, mail))
+    assert now.compensation_for("bank.refund") == refund
+    assert [now.compensation_for(kind) for kind in ("bank.refund2", "bank", "mail", "")] == [None] * 4
+    assert Rules().compensation_for("bank.refund") is None
+
+
 # the wire ---------------------------------------------------------------------------------------------
 
 
@@ -111,6 +125,14 @@ def test_rules_are_read_and_put_over_the_api(world: World) -> None:
         ("approvals", [{"kind": "a", "approvals": 0}]),
         ("approvals", [{"kind": "a", "expires_s": "60"}]),
         ("approvals", [{"kind": "a", "who": "me"}]),
+        ("compensations", [{"policy": "approve"}]),
+        ("compensations", [{"kind": ""}]),
+        ("compensations", [{"kind": "a", "policy": "always"}]),
+        ("compensations", [{"kind": "a", "approvals": 0}]),
+        ("compensations", [{"kind": "a", "approvals": 10}]),
+        ("compensations", [{"kind": "a", "after_a_stop": 1}]),
+        ("compensations", [{"kind": "a", "propose": "agent"}]),
+        ("compensations", [{"kind": "a"}, {"kind": "a", "policy": "never"}]),
         ("version", "0"),
         ("policy", "x"),
     ],

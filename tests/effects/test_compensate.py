@@ -18,10 +18,12 @@ from effects.plans import CannotFill
 from effects.reconcile import Answer
 from effects.restore import Before, put_to_rest
 from effects.resume import Resumed, resume
+from runs import fanout, scopes
 from runs.access import NotAllowed, NotFound
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import Restore, Run
+from runs.stops import Wish
 from tests.effects.compensations import (
     REFUND,
     a_charge,
@@ -362,9 +364,16 @@ def _resume(world: World, run_id: str) -> None:
     assert isinstance(resume(actor=world.alice, run_id=run_id, reason="go on"), Resumed)
 
 
+def _stop_its_workspace(world: World, run: Run) -> None:
+    target = scopes.Target("workspace", world.workspace.pk)
+    stop = scopes.request_scope_stop(actor=world.alice, wish=Wish(mode="cancel"), target=target).stop
+    fanout.carry_on(stop.pk)
+
+
 VOIDED: dict[str, tuple[str, Callable[[World, Run], Any], str]] = {
     "a resume": ("PAUSED", lambda world, run: _resume(world, run.pk), "the run was resumed"),
     "a cancel of a pause": ("PAUSED", lambda world, run: world.stop(run, mode="cancel"), "stop #2"),
+    "a cancel of its workspace": ("PAUSED", _stop_its_workspace, "stop #3"),
     "an abandon of a pause": ("PAUSED", lambda world, run: world.stop(run, mode="abandon"), "stop #2"),
     "an abandon of an unknown": ("UNKNOWN", lambda world, run: world.stop(run, mode="abandon"), "stop #2"),
 }
@@ -438,16 +447,19 @@ def test_new_evidence_of_its_effect_takes_the_approvals_back(world: World) -> No
     assert review_of(made).closed_at is None, "people are asked anew"
 
 
-def test_after_a_restore_it_waits_for_people_again_under_the_same_key(world: World) -> None:
-    _, made = _at_rest(world, "PAUSED")
+@pytest.mark.parametrize("status", ["PAUSED", "COMPLETED"])
+def test_after_a_restore_it_waits_for_people_again_under_the_same_key(world: World, status: str) -> None:
+    _, made = _at_rest(world, status)
     approve(made, world.bob)
     restored = Restore.objects.create(taken_at=in_seconds(-60), digest="d", release="")
     with transaction.atomic():
         put_to_rest(restored, Before())
     stands, run = fresh(made), fresh(made.run)
     assert (stands.state, stands.key, Approval.objects.get().state) == ("PROPOSED", made.key, "VOID")
-    assert stands.run_version == run.cancel_version > 1_000_000
-    assert said(approve(made, world.carol)) == "changed", "shown as it was before"
+    assert stands.run_version == run.cancel_version
+    if status == "PAUSED":
+        assert run.cancel_version > 1_000_000
+        assert said(approve(made, world.carol)) == "changed", "shown as it was before"
     assert said(approve(made, world.carol)) == "granted"
 
 
@@ -492,6 +504,18 @@ def test_the_drain_proposes_what_the_rules_say_when_a_run_comes_to_rest(
         drain_run(run.pk)
         assert Compensation.objects.count() == found
         assert said(approve(made[0], world.bob)) == "granted"
+
+
+def test_what_becomes_known_after_the_end_is_proposed_then(world: World) -> None:
+    kinds(world)
+    allow(world, propose="drain")
+    run = world.run()
+    effect = charged(world, run, outcome="unknown")
+    brought_to(world, run, "UNKNOWN")
+    assert not Compensation.objects.exists()
+    reconcile.apply_answer(effect.pk, Answer("present", provider_ref="ch_1"))
+    made = Compensation.objects.get()
+    assert (fresh(run).status, made.proposed_by, made.state) == ("CANCELLED", "system", "PROPOSED")
 
 
 def test_without_that_rule_the_drain_proposes_nothing(world: World) -> None:

@@ -31,6 +31,7 @@ from django.db.models.functions import Coalesce
 from dashboard import words
 from dashboard.repair_rows import repairs, unanswered
 from dashboard.repair_words import STILL
+from effects import duplicates
 from effects.close import outcome
 from effects.models import Approval, Compensation, Delivery, Effect, Review, Settlement
 from runs.models import (
@@ -407,6 +408,12 @@ class Facts:
     def dispatched(self) -> int:
         """Effects that were ever sent under a permit."""
         return sum(self.settlements[state] for state in DISPATCHED_EVER)
+
+    @cached_property
+    def duplicates(self) -> str:
+        """How many keys held more than one object at their provider; no query where none was counted."""
+        some = any(effect.counted is not None for effect in self.effects)
+        return duplicates.known(run_id=self.run.pk).sentence if some else ""
 
     @property
     def open_questions(self) -> int:

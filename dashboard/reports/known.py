@@ -27,6 +27,7 @@ def what_had_completed(t: Teller) -> Iterator[Claim]:
     if not done:
         yield say("No outside effect is known to have happened.")
     yield from _did_not_happen(t)
+    yield from _duplicates(t)
     yield from asked(t)
     yield from decisions.used(t)
     yield from repairs.came_to(t)
@@ -53,6 +54,14 @@ def _after_the_stop(t: Teller, effect: Any) -> str:
     if (effect.sent or 0) > t.rows.effective_line:
         return " It was dispatched after the stop."
     return " Its permit was given before the stop; that it happened became known after it."
+
+
+def _duplicates(t: Teller) -> Iterator[Claim]:
+    """What was counted, never an estimate of the rest."""
+    text = t.rows.duplicates.sentence
+    if text:
+        seen = [effect.looked or effect.line for effect in t.rows.effects if effect.counted is not None]
+        yield say(f"{text[0].upper()}{text[1:]}.", *seen[:CITED])
 
 
 def _seen_twice(effect: Any) -> str:

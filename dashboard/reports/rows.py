@@ -36,6 +36,7 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from dashboard.repair_rows import unanswered
 from dashboard.restored import missing
+from effects import duplicates
 from effects.intents import may_retry
 from effects.models import Compensation, Delivery, Effect, Review, Settlement
 from effects.models import Report as ReportRow
@@ -123,6 +124,8 @@ class Rows:
         of_steps = {press.stop.pk: press.stop for press in pressed if press.stop.scope == ScopeKind.STEP}
         self.step_stops = sorted(of_steps.values(), key=lambda stop: stop.number)
         self.effects = self._read_effects()
+        some = any(effect.counted is not None for effect in self.effects)
+        self.duplicates = duplicates.known(run_id=run_id) if some else duplicates.Known()
         self._settled: dict[str, list[Any]] = defaultdict(list)
         for effect in self.effects:
             self._settled[effect.settlement].append(effect)
@@ -491,7 +494,7 @@ REVIEW = (
 )
 EFFECT = (
     *("pk", "key", "title", "target", "amount", "kind_name", "op_class", "settlement", "ground"),
-    *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice"),
+    *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice", "counted"),
     *("dispatched_at", "settled_at", "unknown_since", "next_check_at", "check_until", "checks"),
     *("line", "looked", "sent", "part", "plan_begins", "again"),
     *("job_at", "asks_about_id", "reversible", "provider"),

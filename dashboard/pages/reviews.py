@@ -101,10 +101,9 @@ def approve(request: HttpRequest, review_id: str) -> HttpResponse:
         if not person_of(request).has_usable_password():
             messages.error(request, CHOOSE_ONE)
             return redirect("review", review_id)
-        kept = urlencode({"comment": comment[: approvals.TEXT_MAX]})
-        back = f"{reverse('review', args=[review_id])}?{kept}"
+        back = with_comment(review_id, comment)
         return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': back})}")
-    return say(request, told)
+    return say(request, told, comment)
 
 
 @require_POST
@@ -123,12 +122,18 @@ def revoke(request: HttpRequest, review_id: str) -> HttpResponse:
     return say(request, approvals.revoke(actor=actor_of(request), review_id=review_id, reason=reason))
 
 
-def say(request: HttpRequest, told: Decided | NotDecided) -> HttpResponse:
-    """What it came to, in words, on the review's page."""
+def with_comment(review_id: str, comment: str) -> str:
+    """The review's page, with a comment that was written and not used."""
+    kept = urlencode({"comment": comment[: approvals.TEXT_MAX]}) if comment else ""
+    return f"{reverse('review', args=[review_id])}{'?' if kept else ''}{kept}"
+
+
+def say(request: HttpRequest, told: Decided | NotDecided, draft: str = "") -> HttpResponse:
+    """What it came to, in words, on the review's page; where nothing was decided the draft is kept."""
     if isinstance(told, NotDecided):
         messages.error(request, f"Nothing was decided. {told.sentence}")
-    else:
-        messages.info(request, said(told))
+        return redirect(with_comment(told.review.pk, draft))
+    messages.info(request, said(told))
     return redirect("review", told.review.pk)
 
 

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from effects import intents
+from effects import intents, resolve
 from effects.drain import drain_run
 from effects.intents import plan_bytes
 from effects.models import Effect
@@ -18,8 +18,9 @@ from runs.store import database_time
 from runs.turns import Spend
 from tests.browser.bulk_rows import ledger_of
 from tests.browser.drill_rows import drills_of
+from tests.browser.repair_rows import repairs_of
 from tests.browser.scope_rows import scopes_of
-from tests.worlds import World, a_person, fresh, intention
+from tests.worlds import World, a_kind, a_person, fresh, intention
 
 SPARE = 24
 HOSTILE = "books <img src=x onerror=alert(1)> \u202eevil " + "W" * 240
@@ -145,6 +146,22 @@ def calm(world: World, key: str, mode: str = "") -> Run:
     return run
 
 
+def doubtful(world: World) -> dict[str, str]:
+    """Unknown charges, each for one test of the desk; their provider can't be asked from here."""
+    a_kind(world.workspace, "desk.charge", lookup={"url": "https://127.0.0.1:9/charges?key={key}"})
+    run, found = world.run("desk"), {}
+    for name in ("unknown", "disputed", "undecidable", "by_keys", "settled"):
+        told = intention(f"desk:{name}", kind="desk.charge", title=f"Charge {name}", amount="€120.00")
+        opened = intents.dispatch(world.ask(run, step_key=name), told)
+        assert isinstance(opened, Opened)
+        world.report(opened, "unknown", detail="no answer in time")
+        found[name] = Effect.objects.get(run=run, key=told.key).pk
+    told_by = {"actor": world.alice, "subject_id": found["settled"]}
+    resolve.attach(**told_by, form="file", file_name="e" * 150 + ".csv", content=b"a,b")
+    resolve.resolve(**told_by, verdict="happened", evidence=HOSTILE, seen=0)
+    return found
+
+
 def fill() -> dict[str, Any]:
     """Fill the database; returns what tests look for."""
     world = World()
@@ -175,4 +192,7 @@ def fill() -> dict[str, Any]:
         **scopes_of(world, erin),
         **drills_of(erin),
         **ledger_of(world),
+        **doubtful(world),
+        **repairs_of(world),
+        "hostile_unknown": Effect.objects.filter(run__name=HOSTILE, settlement="UNKNOWN")[0].pk,
     }

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from dashboard.pages.rules import read
 from runs import rules
-from runs.rules import ApprovalRule, Rules, rules_of
+from runs.rules import ApprovalRule, CompensationRule, Rules, rules_of
 from tests.dashboard.scenes import an_admin, browser, text_of
 from tests.worlds import World
 
@@ -33,6 +33,12 @@ FORM: dict[str, Any] = {
     "amount": ["EUR", "", ""],
     "approvals": ["2", "1", "1"],
     "minutes": ["10.5", "1440", "60"],
+    "c_kind": ["bank.refund", "", "restore_files"],
+    "c_policy": ["approve", "approve", "automatic"],
+    "c_approvals": ["2", "1", "1"],
+    "c_minutes": ["60", "1440", "1440"],
+    "c_after": ["yes", "no", "no"],
+    "c_propose": ["drain", "people", "people"],
 }
 
 
@@ -50,6 +56,12 @@ def test_an_admin_puts_rules_in_force(world: World) -> None:
         approvals=(charge, writes),
         release_by_two=True,
         forward_stops=True,
+        compensations=(
+            CompensationRule(
+                kind="bank.refund", approvals=2, expires_s=3600, after_a_stop=True, propose="drain"
+            ),
+            CompensationRule(kind="restore_files", policy="automatic"),
+        ),
     )
     html = erin.get(path).content.decode()
     assert "Version 1, by Erin" in text_of(html)
@@ -80,6 +92,8 @@ def test_whoever_read_an_older_version_is_shown_what_is_in_force(world: World) -
         ("cleanup_classes", ["approval_wait"], "Cleanup classes:"),
         ("approvals", ["0", "1", "1"], "Approvals, row 1:"),
         ("minutes", ["1e9", "1", "1"], "Approvals, row 1:"),
+        ("c_policy", ["always", "approve", "approve"], "Compensations, row 1:"),
+        ("c_kind", ["bank.refund", "", "bank.refund"], "Compensations: Give one rule for each kind"),
     ],
 )
 def test_rules_that_can_not_be_are_named_and_change_nothing(

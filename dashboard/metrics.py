@@ -24,7 +24,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dashboard.models import Posting, PostingState
-from effects.models import Delivery, DeliveryState, Effect, Settlement
+from effects.compensation import IN_DOUBT
+from effects.models import Compensation, Delivery, DeliveryState, Effect, Settlement
 from runs import counts, fanout, wake  # noqa: F401 - the counters register themselves
 from runs.drain import DRAINING
 from runs.models import STANDING, Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
@@ -168,12 +169,14 @@ def _queues() -> Metric:
                 queued_at__isnull=False, settlement=Settlement.DECLARED, step__status=StepStatus.PENDING
             )
         ),
-        "look-ups": _some(Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False)),
+        "compensations": _some(Compensation.objects.filter(state="APPROVED", queued_at__isnull=False)),
+        "look-ups": _some(Effect.objects.filter(settlement=Settlement.UNKNOWN, next_check_at__isnull=False))
+        + _some(Compensation.objects.filter(state__in=IN_DOUBT, next_check_at__isnull=False)),
         "retries": _some(Step.objects.filter(status=StepStatus.RETRY_WAIT)),
         "deliveries": _some(Delivery.objects.filter(state=DeliveryState.QUEUED, turn_at__isnull=False)),
         "notices": _some(Posting.objects.filter(state=PostingState.WAITING)),
     }
-    told = "Rows that wait: effects for our executor, look-ups that are planned, retries, messages."
+    told = "Rows that wait: effects and compensations for our executor, planned look-ups, retries, messages."
     return _gauge("queue_depth", told, "queue", depths)
 
 

@@ -74,7 +74,8 @@ def compensate(ask: Ask, remedy: Remedy) -> Opened | Known | Refusal:
     reason, stop = _why_not(run, ask.seen_version, remedy.kinds)
     reason, lines = remedy.decide(run, reason)
     if reason is not None:
-        record(run, *lines)
+        if lines:
+            record(run, *lines)
         return refuse(run, ask, reason, ask.boundary, stop=stop)
     step = _dispatched(run, ask)
     permit = permits.open_one(run, ask, step, COMPENSATE)

@@ -21,7 +21,7 @@ from runs.models import Permit, StopRequest
 from runs.scopes import Target
 from runs.stops import Wish, wished
 from tests.wire import agent_of
-from tests.worlds import World, an_effect, in_seconds, lapse
+from tests.worlds import World, a_compensation, a_run, a_step, an_effect, in_seconds, lapse
 
 OPERATING = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 Figures = dict[str, float]
@@ -103,8 +103,17 @@ def test_unknown_effects_are_counted_with_the_age_of_the_oldest() -> None:
     figures = scrape()
     assert figures["allstop_effects_unknown"] == 2
     assert 300 <= figures["allstop_effects_unknown_oldest_seconds"] < 330
-    waiting = {"effects": 0, "look-ups": 2, "retries": 0, "deliveries": 0, "notices": 0}
+    waiting = {"effects": 0, "look-ups": 2, "retries": 0, "deliveries": 0, "notices": 0, "compensations": 0}
     assert of(figures, "queue_depth") == waiting
+
+
+def test_approved_compensations_wait_for_our_executor_and_those_in_doubt_for_a_look_up() -> None:
+    effect = an_effect(a_step(a_run("CANCELLED"), "SUCCEEDED"), "CONFIRMED")
+    a_compensation(effect, "APPROVED", queued_at=in_seconds(0))
+    a_compensation(None, "DISPATCHED", next_check_at=in_seconds(5))
+    a_compensation(None, "UNKNOWN")
+    waits = of(scrape(), "queue_depth")
+    assert (waits["compensations"], waits["look-ups"]) == (1, 1)
 
 
 def test_a_lease_that_nobody_swept_makes_the_lag() -> None:

@@ -156,7 +156,7 @@ def doubtful(world: World) -> dict[str, str]:
         assert isinstance(opened, Opened)
         world.report(opened, "unknown", detail="no answer in time")
         found[name] = Effect.objects.get(run=run, key=told.key).pk
-    told_by = {"actor": world.alice, "subject_id": found["settled"]}
+    told_by: dict[str, Any] = {"actor": world.alice, "subject_id": found["settled"]}
     resolve.attach(**told_by, form="file", file_name="e" * 150 + ".csv", content=b"a,b")
     resolve.resolve(**told_by, verdict="happened", evidence=HOSTILE, seen=0)
     return found

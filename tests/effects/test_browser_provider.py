@@ -26,7 +26,7 @@ from tests.effects.sending import queued, stands
 from tests.page import Page
 from tests.worlds import World, a_kind, fresh
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.kill  # for it starts processes; as one of the browser it would run on one database
 
 BODY = json.dumps({"what": "a book", "size": "large"}).encode()
 SHOWS = {"selector": ".order", "text": "Order {key}", "absent_selector": ".error"}
@@ -40,7 +40,7 @@ DO = [
 
 @pytest.fixture
 def page(settings: Settings) -> Iterator[Page]:
-    settings.ALLSTOP_CHROMIUM = str(browsers.chromium())
+    settings.ALLSTOP_CHROMIUM = browsers.of_ours()
     with Page() as page:
         settings.ALLSTOP_OUTBOUND_ORIGINS = [page.url]
         yield page
@@ -241,7 +241,7 @@ def test_the_sites_own_record_is_asked_where_the_kind_names_it(page: Page) -> No
 # --- The whole way ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant("I10")
 def test_after_a_lost_answer_the_page_is_looked_at_and_nothing_is_clicked_again(
     page: Page, world: World
@@ -289,7 +289,7 @@ def new_kind(**fields: Any) -> NewKind:
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_kind_that_could_not_be_done_is_refused(settings: Settings, case: str) -> None:
-    settings.ALLSTOP_CHROMIUM = str(browsers.chromium())
+    settings.ALLSTOP_CHROMIUM = browsers.of_ours()
     field, sending = BAD[case]
     check(new_kind())
     with pytest.raises(BadKind) as refused:
@@ -298,7 +298,7 @@ def test_a_kind_that_could_not_be_done_is_refused(settings: Settings, case: str)
 
 
 def test_its_look_up_needs_the_key_and_a_rule(settings: Settings) -> None:
-    settings.ALLSTOP_CHROMIUM = str(browsers.chromium())
+    settings.ALLSTOP_CHROMIUM = browsers.of_ours()
     check(new_kind(lookup={"page": f"{START}/{{key}}", "selector": "p"}))
     for field, lookup in (
         ("lookup.page", {"page": START, "selector": "p"}),

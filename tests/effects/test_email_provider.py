@@ -185,7 +185,7 @@ def test_a_kind_is_refused_where_there_is_no_mail_server_or_where_it_says_too_mu
         check(good)
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_what_some_receivers_refused_is_partial_and_never_sent_again(post: Post, world: World) -> None:
     a_kind(world.workspace, "mail.invoice", provider="email")
     post.refuse(BEN, 550)
@@ -198,7 +198,7 @@ def test_what_some_receivers_refused_is_partial_and_never_sent_again(post: Post,
     assert len(post.letters) == 1
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_lost_answer_is_unknown_with_nobody_to_ask_and_is_not_sent_again(post: Post, world: World) -> None:
     a_kind(world.workspace, "mail.invoice", provider="email")
     post.fault("drop")

@@ -153,7 +153,7 @@ def test_a_kind_says_where_and_how_long_and_is_a_model_turn() -> None:
         assert refused.value.field == field
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_turn_of_our_executor_keeps_its_spend_and_shows_its_credential_to_its_origin_alone(
     server: HTTPServer, maker: Model, world: World
 ) -> None:

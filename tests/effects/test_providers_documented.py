@@ -31,7 +31,7 @@ def test_an_example_is_a_kind_with_its_providers_answers(
     for name in ("bank", "models"):
         Account.objects.create(workspace=world.workspace, name=name)
     settings.EMAIL_CONFIGURED = True
-    settings.ALLSTOP_CHROMIUM = str(browsers.chromium())
+    settings.ALLSTOP_CHROMIUM = browsers.of_ours()
     said = agent_of(world.workspace).put("/kinds/an.example", example)
     assert (said.status, len(said.data["defaults"])) == (201, 6), said.text
     assert said.data["send"] == example.get("send")

@@ -22,7 +22,6 @@ from tests.post import Post
 
 pytestmark = [
     pytest.mark.kill,
-    pytest.mark.browser,
     pytest.mark.invariant("I9"),
     pytest.mark.invariant("I10"),
 ]
@@ -112,7 +111,7 @@ def story(production: Site) -> Story:
     with Post() as post, Page() as page:
         more = {
             "EMAIL_URL": f"smtp://127.0.0.1:{post.port}",
-            "ALLSTOP_CHROMIUM": str(browsers.chromium()),
+            "ALLSTOP_CHROMIUM": browsers.of_ours(),
             "ALLSTOP_OUTBOUND_ORIGINS": page.url,
         }
         site.processes.environ = {**site.processes.environ, **more}

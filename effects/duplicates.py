@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, Q, QuerySet, Value, When
+from django.db.models import Count, Q, QuerySet
 
 from .models import Compensation, Effect
 
@@ -50,11 +50,11 @@ def known(*, workspace_id: str = "", run_id: str = "", kind_id: str = "") -> Kno
 def _of(rows: QuerySet[Any]) -> Known:
     counted = Q(counted__isnull=False)
     found = rows.aggregate(
-        twice=Count(Case(When(counted__gte=TWICE, then=Value(1)))),
-        counted=Count(Case(When(counted, then=Value(1)))),
-        uncounted=Count(Case(When(~counted & Q(checks__gt=0), then=Value(1)))),
+        twice=Count("pk", filter=Q(counted__gte=TWICE)),
+        could=Count("pk", filter=counted),
+        could_not=Count("pk", filter=~counted & Q(checks__gt=0)),
     )
-    return Known(found["twice"], found["counted"], found["uncounted"])
+    return Known(found["twice"], found["could"], found["could_not"])
 
 
 def of_one(counted: int | None) -> str:

@@ -17,6 +17,7 @@ from runs.store import Now, database_time
 
 from . import reconcile
 from .models import Effect, Settlement
+from .providers.own import POLL
 from .reconcile import Answer, Asked
 
 TURN_S = 30
@@ -72,8 +73,9 @@ def answer(*, actor: Actor, effect_id: str, turn: str, said: Answer) -> str:
         raise NotFound("effect")
     demand(actor, "write", effect.run)
     attempt, until = _read(turn)
-    rows = Effect.objects.filter(pk=effect_id, turn_until=until, kind__lookup__poll=True)
-    if not rows.filter(turn_until__gt=Now(), attempt=attempt).update(turn_until=None):
+    rows = Effect.objects.filter(pk=effect_id, turn_until=until, attempt=attempt)
+    polled = effect.kind is not None and effect.kind.lookup.get(POLL)
+    if not polled or not rows.filter(turn_until__gt=Now()).update(turn_until=None):
         raise NoTurn(effect_id)
     asked = Asked(until - timedelta(seconds=TURN_S), attempt)
     return reconcile.apply_answer(effect_id, said, actor, asked=asked)

@@ -9,13 +9,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard import words
+from dashboard import reports, words
 from dashboard.pages import call_diff
 from effects import approvals, compensate, intents
 from effects.drain import drain_run
 from effects.intents import plan_bytes
 from effects.models import Approval, Compensation, CompensationState, Effect, Review
 from runs.access import SET_UP, Actor
+from runs.evidence import Line, record
 from runs.guard import Opened
 from runs.models import Halt, Membership, Run, RunStatus
 from runs.rules import CompensationRule, Rules, change_rules, standing
@@ -352,6 +353,40 @@ def test_what_failed_asks_for_a_decision_and_says_what_is_left(world: World) -> 
     )
     assert fresh(one).state == "NOT_NEEDED"
     assert "failed to compensate" not in said_on(browser(world.bob), overview)
+
+
+def test_an_issued_report_freezes_who_approved_and_what_is_open(world: World) -> None:
+    run = world.run()
+    first, second = charged(world, run, stop=False), charged(world, run, stop=False, key="charge:8")
+    rest(world, run)
+    review = proposed(world, effect=first)
+    for who in (world.bob, world.carol):
+        approve(review, who)
+    reports.issue(run.pk)
+    dana = browser(world.dana)
+    said = said_on(dana, f"/runs/{run.pk}/report")
+    assert "Not final: 1 compensation open" in said
+    assert "A corrective action needs execution." in said
+    assert "is approved and queued: it is sent once the gate has looked again." in said
+    assert "Bob and Carol 2 of 2" in said
+    assert "1 effect had a corrective action declared" in said
+    assert f'href="/effects/{second.pk}/compensate"' in dana.get(f"/runs/{run.pk}/report").content.decode()
+    a_compensation(second, "FAILED", title="Refund", items=["line 1"], dispatched_at=in_seconds(-9))
+    kept = dana.get(f"/runs/{run.pk}/report.json").json()["repairs"]
+    assert (kept["total"], kept["counts"], kept["rows"][0]["stage"]) == (1, {"APPROVED": 1}, "approved")
+    people = [f"user:{who.user.pk}" for who in (world.bob, world.carol) if who.user]
+    assert kept["rows"][0]["approved_by"] == people, "ids are frozen, names live with the people"
+    record_news(run)
+    reports.issue(run.pk)
+    told = said_on(dana, f"/runs/{run.pk}/report")
+    assert "failed in part, known" in told
+    assert "Known of the part: line 1. The rest of the original stands." in told
+    assert "Decide what follows “Refund”, which failed" in told
+
+
+def record_news(run: Run) -> None:
+    """A line for which a report is issued."""
+    record(fresh(run), Line("compensation.failed", "system", effect_key="none"))
 
 
 # --- Halted -----------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ router = Router(by_alias=True)
 def add_effect(request: HttpRequest, run_id: str, body: NewEffectIn) -> HttpResponse:
     """Record an intent and ask to send it, in one call. A known key is answered, never sent twice.
 
-    An effect of a kind of provider http is queued instead: our executor sends it (`permit` is null).
+    An effect of a kind that our executor sends is queued instead (`permit` is null).
     """
     newcomer = _NewEffect(actor_of(request), run_id, body)
     return once(request, newcomer.declare, newcomer.answer)

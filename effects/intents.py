@@ -281,7 +281,7 @@ def _ask_gate(ask: Ask, intent: EffectIntent) -> Opened | Known | Refusal:
 
 
 def declare(ask: Ask, new: Intention) -> Effect | Known | Refusal:
-    """Record an intent without dispatching it; a kind of provider http is sent by our executor.
+    """Record an intent without dispatching it; our executor sends those of the kinds that are its own.
 
     Raises EffectKeyReused, NoPlan, CannotAsk, NotFound, NotAllowed.
     """

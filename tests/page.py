@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 FORM = """<!doctype html><title>Order</title><form method="post" action="/orders">
 <input name="key" id="key"><input name="what" id="what">
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
             mine = [order for order in state.orders if order["key"] == key]
             self._say(200 if mine else 404, json.dumps({"key": key, "orders": mine}), "application/json")
         elif address.path.startswith("/orders/"):
-            self._say(200, self._order(address.path.removeprefix("/orders/")))
+            self._say(200, self._order(unquote(address.path.removeprefix("/orders/"))))
         else:
             self._say(404, "<p>nothing here")
 

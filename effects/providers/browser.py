@@ -13,7 +13,9 @@ What became of it is what the page shows, or the site's own record: a click prov
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +25,7 @@ from effects.models import Kind
 from effects.new_kind import KEY, BadKind, NewKind, Questions, check_class, check_lookup, check_url
 from effects.reconcile import ABSENT, CANT_TELL, PRESENT, Answer
 from effects.settle import Told
+from runs.evidence import canonical
 from runs.models import OperationClass
 
 from . import http
@@ -97,7 +100,7 @@ def _act(visit: Visit, action: Step, rule: Rule | None) -> Told:
     except Failed as error:
         return Told("unknown", detail=f"the action began and did not come to its end: {error}")
     seen = _shown_by(visit, rule, SHOWN_S)
-    observed = {**seen.observed, "requests": _requests(visit)}
+    observed = {**_without(visit, seen.observed), "requests": _requests(visit)}
     if seen.answer in OUTCOME:
         return Told(OUTCOME[seen.answer], result=observed, detail=f"the page says so: {seen.detail}")
     return Told("unknown", usage=observed, detail=f"the action was done; {seen.detail}")
@@ -124,7 +127,8 @@ def look_up(effect: Sendable, kind: Kind) -> Answer:
             status = _open(visit, address)
             if status >= 400:
                 return Answer(CANT_TELL, f"the page answered {status}", {"status": status})
-            return _shown_by(visit, Rule.of(kind.lookup, effect), SHOWN_S)
+            seen = _shown_by(visit, Rule.of(kind.lookup, effect), SHOWN_S)
+            return replace(seen, observed=_without(visit, seen.observed))
     except (NoBrowser, Failed, outbound.Refused, outbound.NoConnection) as error:
         return Answer(CANT_TELL, f"the page could not be seen: {error}")
 
@@ -133,6 +137,15 @@ def inspect(effect: Sendable) -> Inspection | None:
     """What a look-up sees now; None for a kind without one."""
     kind = effect.kind
     return inspection_of(look_up(effect, kind)) if kind is not None and kind.lookup else None
+
+
+def _without(visit: Visit, observed: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a page: nothing of a credential that it was shown and repeats."""
+    text = canonical(observed).encode()
+    for shown in visit.headers.values():
+        text = accounts.without(text, shown)
+    kept: dict[str, Any] = json.loads(text)
+    return kept
 
 
 def _shown_by(visit: Visit, rule: Rule | None, limit_s: float) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from effects import browsing, executor, intents, providers, reconcile
+from effects import accounts, browsing, executor, intents, providers, reconcile
 from effects.executor import NotOpen
 from effects.kinds import BadKind, NewKind, check
 from effects.models import Effect, Kind, Settlement
@@ -209,6 +209,22 @@ def test_the_proxy_asks_for_an_address_once_and_checks_it(
     kind = Kind(provider="browser", lookup={"page": "https://inner.example/{key}", "selector": "p"})
     seen = browser.look_up(Effect(key="k"), kind)
     assert (seen.answer, "10.0.0.1" in seen.detail) == (CANT_TELL, True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_credential_goes_to_a_page_that_needs_no_other_origin_and_is_not_kept(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "credential_for", lambda *_: {"Authorization": "Bearer canary-1234567"})
+    page.state.orders.append({"key": "k canary-1234567"})
+    effect, kind = Effect(key="k canary-1234567"), kind_of(page)
+    seen = browser.look_up(effect, kind)
+    assert seen.answer == PRESENT
+    assert page.state.headers[-1]["Authorization"] == "Bearer canary-1234567"
+    assert "canary" not in json.dumps(seen.observed)
+    kind.lookup = {**kind.lookup, "origins": ["https://cdn.example"]}
+    assert browser.look_up(effect, kind).answer == PRESENT
+    assert "Authorization" not in page.state.headers[-1]
 
 
 # --- Looking --------------------------------------------------------------------------------------------

@@ -46,6 +46,6 @@ def repairs_of(world: World) -> dict[str, Any]:
     made = [compensate.propose(actor=world.agent, effect_id=effect.pk) for effect in effects[:3]]
     assert all(isinstance(one, Compensation) for one in made), made
     asked = [one.pk for one in Review.objects.filter(run=run).order_by("pk")]
-    told = dict(zip(("repair_signed", "repair_changed", "repair_hostile"), asked, strict=True))
+    named = dict(zip(("repair_signed", "repair_changed", "repair_hostile"), asked, strict=True))
     halt = Halt.objects.order_by("pk").first()
-    return {**told, "mended": run.pk, "repairable": effects[3].pk, "halt": halt.pk if halt else ""}
+    return {**named, "mended": run.pk, "repairable": effects[3].pk, "halt": halt.pk if halt else ""}

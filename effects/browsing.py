@@ -53,6 +53,10 @@ class NoBrowser(RuntimeError):
     """No browser could be started here. Nothing was visited."""
 
 
+class Busy(NoBrowser):
+    """All browsers of this process are at work. Nothing was visited; ask again later."""
+
+
 class Failed(RuntimeError):
     """The page did not do what was asked of it, or not in time."""
 
@@ -91,11 +95,11 @@ def _own_places() -> list[Path]:
 
 @contextmanager
 def visit(origins: Sequence[str], headers: dict[str, dict[str, str]] | None = None) -> Iterator[Visit]:
-    """A browser with one empty page; ended with the block. `headers`: by origin. Raises NoBrowser."""
+    """A browser with one empty page; ended with the block. `headers`: by origin. Raises NoBrowser, Busy."""
     if why := lacks():
         raise NoBrowser(why)
     if not _free.acquire(timeout=WAIT_S):
-        raise NoBrowser("no browser is free")
+        raise Busy("no browser is free")
     try:
         made = Visit(frozenset(origins), headers or {})
         try:

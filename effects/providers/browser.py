@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from effects import accounts, browsing, outbound
-from effects.browsing import Failed, NoBrowser, Visit
+from effects.browsing import Busy, Failed, NoBrowser, Visit
 from effects.models import Kind
 from effects.new_kind import KEY, BadKind, NewKind, Questions, check_class, check_lookup, check_url
 from effects.reconcile import ABSENT, CANT_TELL, PRESENT, Answer
@@ -50,8 +50,8 @@ PAUSE_S = 0.1
 def send(effect: Sendable, kind: Kind, ready: Ready) -> Told:
     """Open the page, do all but the action, look again, act once, read the page.
 
-    applied or not_applied as `shows` says it · not_applied (nothing was done) · unknown (all else). What
-    `ready` raises goes on to the caller, with the page only read.
+    applied or not_applied as `shows` says it · not_applied (nothing was done) · not_sent (no browser was
+    free) · unknown (all else). What `ready` raises goes on to the caller, with the page only read.
     """
     try:
         script, start = script_of(kind.send, effect), filled(str(kind.send.get("start", "")), effect)
@@ -60,6 +60,8 @@ def send(effect: Sendable, kind: Kind, ready: Ready) -> Told:
             _prepare(visit, start, script, rule)
             ready()
             return _act(visit, script.action, rule)
+    except Busy as error:  # the second look was not asked yet: the effect waits for its turn
+        return Told("not_sent", detail=str(error))
     except (BadScript, NoBrowser, Failed, outbound.Refused, outbound.NoConnection) as error:
         return Told("not_applied", detail=f"nothing was done: {error}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -177,9 +178,6 @@ def test_before_the_second_look_the_page_changes_nothing_and_reaches_nothing_els
         assert at_the_look == [[]]
         assert outside.seen(other) == []
         assert (page.orders("beacon"), page.orders("fetch"), page.orders("k")) == (0, 0, 1)
-        page.state.html = f"<img src='{place}/image'>"
-        send(page, "named", origins=[place])
-        assert outside.seen(other) == []  # named by the kind, and not exempt: plain http is not called
 
 
 @pytest.mark.usefixtures("quick")
@@ -277,6 +275,22 @@ def test_after_a_lost_answer_the_page_is_looked_at_and_nothing_is_clicked_again(
     assert reconcile.apply_answer(effect.pk, providers.look_up(fresh(effect))) == Settlement.CONFIRMED
     assert (fresh(effect).ground, page.orders("k"), len(page.changes)) == ("looked up", 1, 1)
     assert Step.objects.get(pk=effect.step_id).status == StepStatus.SUCCEEDED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_all_browsers_are_at_work_an_effect_waits_for_its_turn(
+    page: Page, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsing, "WAIT_S", 0.05)
+    monkeypatch.setattr(browsing, "_free", threading.BoundedSemaphore(1))
+    a_kind(world.workspace, "shop.order", provider="browser", op_class="browser_action", send=rules(page))
+    effect = queued(world, world.run(), "k", kind="shop.order", body=BODY)
+    with browsing._free:
+        assert executor.execute(effect.pk) == "not_sent"
+    assert stands(effect) == (Settlement.DECLARED, StepStatus.PENDING)
+    assert fresh(effect).queued_at is not None
+    assert executor.execute(effect.pk) == "applied"
+    assert page.orders("k") == 1
 
 
 # --- Registering ------------------------------------------------------------------------------------------

@@ -331,3 +331,16 @@ def test_an_answer_that_holds_nothing_is_no_object_even_without_rules(bank: Prov
     for text, answer in ((nothing, CANT_TELL), ('{"id": 1}', PRESENT)):
         bank.fault("answer", method="GET", status=200, text=text)
         assert look_up(bank, key_path=None).answer == answer
+
+
+def test_people_read_what_a_look_up_sees_now(bank: Provider) -> None:
+    kind = kind_of(bank)
+    effect = Effect(key="k", body=BODY, kind=kind)
+    before = providers.inspect(effect)
+    send(bank)
+    after = providers.inspect(effect)
+    assert before is not None
+    assert after is not None
+    assert (before.says, after.observed["fields"]) == ("absent: the provider answered 404", {"key": "k"})
+    kind.lookup = {}
+    assert providers.inspect(effect) is None

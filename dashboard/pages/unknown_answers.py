@@ -22,7 +22,7 @@ from runs.models import Boundary, Evidence, EvidencePayload
 SHOWN = 60  # lines of one unknown: the first few, and the newest; the evidence page holds all
 FIRST = 5
 ROOM = 300
-LOOKED = "effect.looked_up"
+LOOKED = ("effect.looked_up", "compensation.looked_up")
 UNTOLD = ("permit.opened", "step.registered")  # another line says the same of it
 SETTLED = frozenset(
     {
@@ -80,7 +80,7 @@ class Answers:
         self.rows: list[Answer] = []
         looked = 0
         for line in lines:
-            looked += line.kind == LOOKED
+            looked += line.kind in LOOKED
             told = bodies.get(line.seq, {})
             self.rows.append(_answer(line, told, names.get(line.actor, ""), looked))
 
@@ -124,12 +124,13 @@ def _bodies(run_id: str, seqs: list[int]) -> dict[int, dict[str, Any]]:
 def _answer(line: Evidence, told: dict[str, Any], who: str, looked: int) -> Answer:
     reader = READERS.get(line.kind, _other)
     says, more = reader(line, told, words.brief(who or line.actor, 60))
-    if line.kind == LOOKED:
+    if line.kind in LOOKED:
         says = says.format(n=looked)
     citable = line.ground in PROVIDERS_OWN and bool(told.get("answer"))
     return Answer(line.seq, line.at, says, more, tuple(_fields(told)), citable, reader is _settled)
 
 
+BRACES = {ord("{"): "(", ord("}"): ")"}  # a name is no place to be filled
 Reader = Callable[[Evidence, dict[str, Any], str], tuple[str, str]]
 
 
@@ -163,14 +164,22 @@ def _lost(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
 
 def _looked(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     """A failed look-up is not an absence: it says why, and that it stays unknown."""
+    asked = "" if who == words.OURS["system"] else f", asked by {who.translate(BRACES)}"
+    if told.get("answered_by"):
+        asked = f"{asked}, answered by its agent"
+    return f"Look-up {{n}}{asked}: {_saw(told).translate(BRACES)}", _brief(told, "detail")
+
+
+def _webhook(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
+    return f"The provider’s webhook: {_saw(told)}", _brief(told, "detail")
+
+
+def _saw(told: dict[str, Any]) -> str:
     saw, means = str(told.get("answer", "")), str(told.get("means", ""))
-    asked = "" if who == words.OURS["system"] else f", asked by {who}"
-    if saw not in SAW:
-        failed = UNREACHED.search(str(told.get("detail", "")))
-        why = "the provider could not be reached" if failed else "it could not tell"
-        return f"Look-up {{n}}{asked}: {why}; still unknown.", _brief(told, "detail")
-    proof = f" It means: {MEANS[means]}." if means in MEANS else f" {NO_PROOF}"
-    return f"Look-up {{n}}{asked}: {SAW[saw]}.{proof}", _brief(told, "detail")
+    if saw in SAW:
+        return f"{SAW[saw]}. {f'It means: {MEANS[means]}.' if means in MEANS else NO_PROOF}"
+    failed = UNREACHED.search(str(told.get("detail", "")))
+    return f"{'the provider could not be reached' if failed else 'it could not tell'}; still unknown."
 
 
 def _unknown(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
@@ -219,7 +228,8 @@ READERS: dict[str, Reader] = {
     "permit.not_sent": _reported,
     "permit.not_sent_late": _reported,
     "permit.lost": _lost,
-    LOOKED: _looked,
+    **dict.fromkeys(LOOKED, _looked),
+    "webhook.received": _webhook,
     "effect.unknown": _unknown,
     "delivery.unknown": _unknown,
     "compensation.unknown": _unknown,

@@ -18,6 +18,8 @@ from effects.intents import plan_bytes
 from effects.models import Attachment, Care, Compensation, Delivery, Effect, Resolution, Verdict
 from effects.reconcile import Answer
 from runs.access import Actor
+from runs.evidence import Line
+from runs.evidence import record as record_line
 from runs.guard import Opened
 from runs.models import Run
 from runs.store import database_time
@@ -204,6 +206,23 @@ def test_deliveries_and_compensations_have_an_item_too(world: World) -> None:
     assert (
         f'href="/unknowns/{repair.pk}"' in browser(world.bob).get(f"/unknowns/{effect.pk}").content.decode()
     )
+
+
+def test_a_webhook_and_who_asked_or_answered_are_told_apart_from_our_own_look_ups(world: World) -> None:
+    effect = lost(world, world.run())
+    told = {"answer": "present", "means": "happened", "observed": {"id": "ch_6Lk"}}
+    mine = {"effect_key": effect.key, "ground": "looked up"}
+    record_line(
+        effect.run,
+        Line("webhook.received", "system", told, effect_key=effect.key, ground="webhook"),
+        Line("effect.looked_up", world.bob.id, {"answer": "absent", "means": "nothing"}, **mine),
+        Line("effect.looked_up", "system", {**told, "answered_by": world.agent.id}, **mine),
+    )
+    said = page(world.carol, f"/unknowns/{effect.pk}")
+    assert "The provider’s webhook: found. It means: it happened." in said
+    assert "Look-up 1, asked by Bob: not found. That proves nothing yet" in said
+    assert "Look-up 2, answered by its agent: found." in said
+    assert said.count("ch_6Lk") == 2
 
 
 # --- What people do ---------------------------------------------------------------------------------------

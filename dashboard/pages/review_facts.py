@@ -32,7 +32,8 @@ def term_of(review: Review, given: int) -> Term:
     compensation = compensation_of(review)
     if compensation is not None:
         state = compensation.permit.state if compensation.permit else ""
-        return repair_words.term_of(compensation, state, of=f"{given} of {review.needed}")
+        of = "" if review.closed_at else f"{given} of {review.needed}"  # asked again, it has a newer review
+        return repair_words.term_of(compensation, state, of=of)
     term = words.REVIEW[status_of(review)]
     if term.value not in ("waiting", "granted"):
         return term

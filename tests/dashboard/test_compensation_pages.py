@@ -156,6 +156,29 @@ def test_what_cannot_be_proposed_says_why_and_has_no_button(
     assert "Propose it" not in text_of(html)
 
 
+def test_files_that_would_be_put_back_are_told_without_a_body(world: World) -> None:
+    permit(world, kind="restore_files", approvals=1)
+    a_kind(world.workspace, "files.write", provider="workspace", op_class="workspace_change")
+    plan = plan_bytes(kind="restore_files", title="Put the files back")
+    effect = charged(world, kind="files.write", key="write:1", body=b"{}", plan=plan)
+    said = said_on(browser(world.bob), f"/effects/{effect.pk}/compensate")
+    assert "it puts back the files of the workspace as they were before" in said
+    review = proposed(world, world.alice, effect)
+    assert "The files themselves: path, size and digest of each." in page(browser(world.bob), review)
+    edit = said_on(signed_in(world.bob), f"/reviews/{review.pk}/edit")
+    assert "there is no body to change" in edit
+
+
+def test_what_was_not_sent_is_asked_again_on_a_review_of_its_own(world: World) -> None:
+    review = proposed(world)
+    one = Compensation.objects.get(pk=review.subject_id)
+    Review.objects.filter(pk=review.pk).update(closed_as="used", closed_at=in_seconds(0))
+    newer = review_of(one)
+    html = browser(world.bob).get(f"/reviews/{review.pk}").content.decode()
+    assert f'href="/reviews/{newer.pk}"' in html
+    assert "Waiting, " not in text_of(html)
+
+
 def test_an_unknown_original_is_to_be_verified_first(world: World) -> None:
     run = world.run()
     effect = charged(world, run, outcome="unknown", stop=False)

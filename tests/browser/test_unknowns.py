@@ -50,6 +50,7 @@ def test_of_two_people_at_once_the_second_compares_and_keeps_the_draft(site: Sit
     alert = erin.get_by_role("alert")
     expect(alert).to_contain_text(re.compile(r"Bob recorded it happened \d+ s ago"))
     expect(alert).to_contain_text("Your draft is kept.")
+    expect(alert).to_be_focused()
     expect(erin.get_by_label("Evidence (required)")).to_have_value("their dashboard shows none")
     expect(erin.get_by_label("It did not happen")).to_be_checked()
     expect(erin.get_by_role("button", name="Correct: the charge did not happen")).to_be_visible()

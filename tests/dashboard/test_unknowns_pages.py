@@ -211,7 +211,7 @@ def test_deliveries_and_compensations_have_an_item_too(world: World) -> None:
 def test_a_webhook_and_who_asked_or_answered_are_told_apart_from_our_own_look_ups(world: World) -> None:
     effect = lost(world, world.run())
     told = {"answer": "present", "means": "happened", "observed": {"id": "ch_6Lk"}}
-    mine = {"effect_key": effect.key, "ground": "looked up"}
+    mine: dict[str, Any] = {"effect_key": effect.key, "ground": "looked up"}
     record_line(
         effect.run,
         Line("webhook.received", "system", told, effect_key=effect.key, ground="webhook"),

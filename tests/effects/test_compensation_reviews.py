@@ -394,6 +394,20 @@ def test_the_first_version_approved_and_the_second_sent_is_no_way(world: World) 
     use(made)
 
 
+@pytest.mark.invariant("I15")
+@pytest.mark.parametrize(
+    "new",
+    [{"body": b'{"charge": "ch_1", "amount": 9999}'}, {"amount": "€1"}, {"target": "Eve"}, {"title": "Gift"}],
+    ids=["body", "amount", "target", "title"],
+)
+def test_each_part_of_the_call_is_in_the_digest_by_itself(world: World, new: dict[str, Any]) -> None:
+    made = proposed(a_charge(world), world.agent)
+    seen = review_of(made).digest
+    assert said(edit(made, world.alice, **{"amount": None, **new})) == "PROPOSED"
+    assert said(approve(made, world.bob, digest=seen)) == "changed"
+    assert said(approve(made, world.bob)) == "granted"
+
+
 @pytest.mark.invariant("I16")
 def test_a_revoked_approval_takes_it_out_of_the_queue(world: World) -> None:
     made = approved(world)

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from effects.models import Effect
-from runs.models import StopRequest
+from runs.models import Run, StopRequest
 from tests.dashboard.test_api_schema import operations
 from tests.wire import Json, Said, Wire, agent_of, effect_body, kind_body
-from tests.worlds import World, a_compensation, in_seconds
+from tests.worlds import World, a_compensation, a_delivery, in_seconds
 
 pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I28")]
 SEEN = {"worker": "w-1", "seen_version": 1}
@@ -44,9 +44,12 @@ BODIES: dict[str, Json] = {
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
     "redeliver": {},
+    "answer_look_up": {"turn": "t", "answer": "absent"},
     "propose_compensation": {"wish": "mine now"},
     "edit_compensation": {"amount": "9999"},
     "skip_compensation": {"reason": "mine now"},
+    "check_unknown": {},
+    "resolve_unknown": {"verdict": "happened", "evidence": "mine now"},
 }
 ABSENT = {
     f"{name}_id": f"{prefix}_{'0' * 32}"
@@ -62,6 +65,7 @@ ABSENT = {
         "scheduled": "sch",
         "posting": "pst",
         "compensation": "cmp",
+        "subject": "dlv",
     }.items()
 }
 
@@ -100,6 +104,7 @@ def finance(world: World) -> dict[str, str]:
         "posting_id": notice["id"],
         "review_id": asked.data["review"]["id"],
         "compensation_id": a_compensation(Effect.objects.get(pk=got["effect"]["id"])).pk,
+        "subject_id": a_delivery(Run.objects.get(pk=run["id"]), "UNKNOWN", unknown_since=in_seconds(-60)).pk,
         "claim_token": permit["claim_token"],
     }
 
@@ -121,7 +126,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 48
+    assert len(IDS) == 51
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 
@@ -165,7 +170,7 @@ def test_nobody_gets_an_answer_without_a_token(
 def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
     mallory = agent_of(world.elsewhere)
     assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
-    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies", "/scheduled-stops"):
+    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies", "/scheduled-stops", "/unknowns"):
         assert mallory.get(path).data == {"items": [], "next_cursor": None}
     own = mallory.post("/runs", {"key": "close-books"})
     assert own.status == 201, "a key that others use is free here"

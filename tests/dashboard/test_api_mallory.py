@@ -49,6 +49,7 @@ BODIES: dict[str, Json] = {
     "edit_compensation": {"amount": "9999"},
     "skip_compensation": {"reason": "mine now"},
     "check_unknown": {},
+    "answer_look_up": {"turn": "1.x", "answer": "present"},
     "resolve_unknown": {"verdict": "happened", "evidence": "mine now"},
 }
 ABSENT = {

@@ -1,4 +1,4 @@
-"""Reading a webhook's body by the rules of its account (reads.py). It is a stranger's text: nothing here raises.
+"""Reading a webhook's body by the rules of its account (reads.py). Whatever a stranger sent, nothing raises.
 
 What is compared is read as it came; what is kept is limited, and without what looks like a secret.
 """

@@ -249,6 +249,21 @@ def test_an_error_of_a_call_repeats_nothing_of_it(world: World, bank: Answering)
     assert not [canary for canary in CANARIES if canary in str(told)]
 
 
+def test_a_new_secret_stands_on_the_page_that_made_it_and_on_no_other(world: World, client: Client) -> None:
+    account, _ = an_account(world.workspace)
+    client.force_login(_admin(world))
+    address = f"/accounts/{account.pk}"
+    told = client.post(address, {"do": "rotate"}).content.decode()
+    assert told.count("whsec_") == 1
+    later = client.get(address).content.decode()
+    assert "whsec_" not in later
+    assert "an older one until" in later
+    assert client.post(address, {"do": "end-old"}).status_code == 302
+    assert accounts.live(fresh_account(account)) == 1
+    assert client.post(f"{address}/remove").status_code == 302
+    assert client.get(address).status_code == 404
+
+
 # --- the API ------------------------------------------------------------------------------------------------
 
 

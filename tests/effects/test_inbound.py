@@ -10,13 +10,14 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from effects import accounts, drain, hooks, inbound, intents, signing
-from effects.models import Effect, Inbound, Kind, Settlement
+from effects.models import Compensation, Effect, Inbound, Kind, Settlement
 from runs import access
 from runs.models import Evidence, EvidencePayload, RunStatus, Step, StepStatus
-from runs.store import database_time
+from runs.store import database_time, new_id
 from tests.effects.hooking import READS, Teller, an_account
 from tests.worlds import (
     World,
+    a_compensation,
     a_kind,
     a_permit,
     a_run,
@@ -168,6 +169,33 @@ def test_the_same_key_in_two_runs_is_one_object_at_the_provider(kind: Kind, bank
     assert {fresh(first).settlement, fresh(second).settlement} == {"UNKNOWN"}
     assert bank.tell(KEY) == "settled"
     assert {fresh(first).settlement, fresh(second).settlement} == {"CONFIRMED"}
+
+
+#   the compensation   its permit   the provider says   then stands as   it became
+REPAIRS = [
+    ("APPROVED", "REPORTED", "succeeded", "APPROVED", "waiting"),
+    ("DISPATCHED", "REPORTED", "succeeded", "VERIFIED", "settled"),
+    ("DISPATCHED", "OPEN", "failed", "DISPATCHED", "waiting"),
+    ("DISPATCHED", "REPORTED", "failed", "FAILED", "settled"),
+    ("UNKNOWN", "LOST", "succeeded", "VERIFIED", "settled"),
+    ("UNKNOWN", "LOST", "in part", "FAILED", "settled"),
+]
+
+
+@pytest.mark.parametrize(("state", "permit", "says", "then", "became"), REPAIRS)
+def test_what_a_webhook_says_of_a_compensation(
+    kind: Kind, bank: Teller, state: str, permit: str, says: str, then: str, became: str
+) -> None:
+    effect = stands(kind, "CONFIRMED", "reported", run="CANCELLED")
+    own = new_id("cmp")  # its key is its id
+    asked = {"dispatched_at": in_seconds(-60), "unknown_since": in_seconds(-9)}
+    repair = a_compensation(effect, state, id=own, key=own, kind=kind, **asked)
+    step = a_step(effect.run, "UNKNOWN" if state == "UNKNOWN" else "DISPATCHED")
+    given = a_permit(step, permit, effect_key=repair.key, guard="compensate")
+    Compensation.objects.filter(pk=repair.pk).update(permit=given)
+    assert bank.tell(repair.key, says) == became
+    assert Compensation.objects.get(pk=repair.pk).state == then
+    assert fresh(effect).settlement == "CONFIRMED"  # the original stays what it was
 
 
 # --- whose it is --------------------------------------------------------------------------------------------

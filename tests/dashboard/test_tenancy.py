@@ -19,7 +19,7 @@ OF_A_STOP = [pattern for pattern in urlpatterns if "stop_id" in str(pattern.patt
 OF_A_WORKSPACE = [
     *("/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"),
     *("/", "/stops/", "/stops/new", "/policies/", "/coverage", "/runs/stop"),
-    *("/stops/planned", "/stops/planned/new", "/unknowns"),
+    *("/stops/planned", "/stops/planned/new", "/unknowns", "/kinds/", "/kinds/bank.charge"),
 ]
 FOR_ALL = {"sign-in-link", "problem", "account_login", "account_logout", "theme"}
 

@@ -35,6 +35,7 @@ import effects.run_api
 import effects.schedule_api
 import effects.scope_api
 import effects.stop_api
+import effects.unknown_api
 import runs.api
 import runs.rules_api
 import runs.turn_api
@@ -107,6 +108,7 @@ for router in (
     effects.gate_api.router,
     effects.account_api.router,
     effects.look_up_api.router,
+    effects.unknown_api.router,
     runs.rules_api.router,
     runs.turn_api.router,
     notices_api.router,

@@ -33,6 +33,7 @@ from .guard import (
 PROBLEMS: dict[str, tuple[int, str]] = {
     "account-in-use": (409, "A kind names this account"),
     "already-reported": (409, "This permit was reported otherwise before"),
+    "cannot-be-asked": (409, "Nobody can be asked about that now"),
     "blind-retry": (409, "It may have happened"),
     "delivery-key-reused": (422, "This delivery key belongs to another message"),
     "effect-key-reused": (422, "This effect key belongs to another effect"),

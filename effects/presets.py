@@ -15,7 +15,7 @@ from .new_kind import BadKind, NewKind
 @dataclass(frozen=True)
 class Preset:
     """One entry: `title` is what was done, `sentence` goes on from "It can be compensated by …" or
-    "It can't be called back, because …"; `can` None: nobody said.
+    "It can’t be called back, because …"; `can` None: nobody said.
     """
 
     name: str
@@ -34,7 +34,7 @@ def _can(name: str, title: str, by: str) -> Preset:
 
 
 def _cannot(name: str, title: str, because: str) -> Preset:
-    return Preset(name, False, title, f"It can't be called back, because {because}.")
+    return Preset(name, False, title, f"It can’t be called back, because {because}.")
 
 
 CAN = (
@@ -52,7 +52,7 @@ CANNOT = (
     _cannot("human_decision", "Asks a person to decide", "people decided, and others went on from there"),
 )
 PRESETS = {preset.name: preset for preset in (*CAN, *CANNOT)}
-UNSAID = Preset("", None, "", "Its kind does not say whether it can be called back: don't count on it.")
+UNSAID = Preset("", None, "", "Its kind does not say whether it can be called back: don’t count on it.")
 OF_PROVIDER: dict[str, str] = {Provider.EMAIL: "mail_sent"}  # where the kind leaves it out
 
 

@@ -156,6 +156,7 @@ def bank_charge(world: World) -> NewKind:
     """What can be said of a charge before any is made."""
     return NewKind(
         title="Charge a card",
+        reversible="payment",
         op_class="external_write",
         commits="When the bank books it, some seconds before it answers.",
         tells_apart=["booked", "declined", "not found"],
@@ -203,6 +204,7 @@ def mailer_send(world: World) -> NewKind:
     """What can be said of a mail before any is sent."""
     return NewKind(
         title="Send a mail",
+        reversible="mail_sent",
         op_class="delivery",
         commits="When the mailer accepts it.",
         tells_apart=["accepted", "not found"],

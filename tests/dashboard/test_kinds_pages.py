@@ -53,7 +53,7 @@ def test_the_page_of_a_kind_shows_what_it_answered_and_what_its_provider_answers
         "after that no retry",
         "it counts where the answer says so",
         "running: busy; completed: done",
-        "can&#x27;t be called back, because people and machines may have read",
+        "can’t be called back, because people and machines may have read",
         "its provider can be asked to cancel: POST https://x.example/{ref}",
         "they forward no stop, so nobody asks it",
         "No effect of this kind was declared yet.",

@@ -217,6 +217,7 @@ def test_an_answer_says_whether_it_bars_the_key(fence: Any, body: bytes, fenced:
     assert asked == "https://x.example/k" + ("?fence=1" if fence else "")
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize(
     ("key_fencing", "asks", "fenced", "settlement"),
     [

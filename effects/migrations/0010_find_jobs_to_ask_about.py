@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
             model_name="effect",
             index=models.Index(
                 condition=models.Q(
-                    ("settlement__in", ["CONFIRMED", "PARTIAL"]), ("next_check_at__isnull", False)
+                    ("next_check_at__isnull", False), ("settlement__in", ["CONFIRMED", "PARTIAL"])
                 ),
                 fields=["next_check_at"],
                 name="effect_job_to_ask",

@@ -44,7 +44,6 @@ BODIES: dict[str, Json] = {
     "force_deadline": {},
     "decide_review": {"decision": "approve"},
     "redeliver": {},
-    "answer_look_up": {"turn": "t", "answer": "absent"},
     "propose_compensation": {"wish": "mine now"},
     "edit_compensation": {"amount": "9999"},
     "skip_compensation": {"reason": "mine now"},

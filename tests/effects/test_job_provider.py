@@ -248,7 +248,11 @@ def test_absent_and_fenced_settles_what_a_lost_holder_may_have_sent(
 
 def test_a_key_that_is_barred_is_not_tried_again() -> None:
     lookup = {"url": "https://x.example/{key}", "fence": True}
-    kind: dict[str, Any] = {"op_class": "external_write", "provider": "http", "send": {"url": "https://x.example"}}
+    kind: dict[str, Any] = {
+        "op_class": "external_write",
+        "provider": "http",
+        "send": {"url": "https://x.example"},
+    }
     new = NewKind(**kind, lookup=lookup)
     check(new)
     with pytest.raises(BadKind, match="bars for good"):

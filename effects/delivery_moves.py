@@ -68,7 +68,8 @@ def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, 
     else:
         return []
     end_step(permit.step_id, delivery.state)
-    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=was)]
+    by = {"ground": Ground.REPORTED, "was": was}
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, **by)]
 
 
 MEANS = {
@@ -88,7 +89,8 @@ def _against(delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> 
     if by_attempt or not contradictions.disagrees(was, ground, means, Ground.REPORTED):
         return []
     Delivery.contradict(delivery, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
-    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=was, why=delivery.detail)]
+    by = {"ground": Ground.REPORTED, "was": was, "why": delivery.detail}
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, **by)]
 
 
 def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:
@@ -99,7 +101,8 @@ def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> l
     if move is not None:
         move(delivery)
     Step.withhold(Step.objects.filter(pk=permit.step_id))
-    return [line_of(delivery, actor.id, permit.worker, permit=permit, was=DeliveryState.DISPATCHED)]
+    by = {"ground": Ground.REPORTED, "was": DeliveryState.DISPATCHED}
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, **by)]
 
 
 def what_stands(run: Run) -> Callable[[Any], int] | None:
@@ -140,6 +143,7 @@ def line_of(
     *,
     permit: Permit | None = None,
     stop_id: str = "",
+    ground: str = "",
     **told: Any,
 ) -> Line:
     """`delivery.queued`, `delivery.handed_over`, … as the delivery stands now."""
@@ -148,6 +152,7 @@ def line_of(
         actor,
         {"delivery": delivery.pk, "channel": delivery.channel, **told},
         boundary=Boundary.DELIVER,
+        ground=ground,
         carried_version=permit.seen_version if permit else None,
         step_id=permit.step_id if permit else "",
         permit_id=permit.pk if permit else "",

@@ -46,7 +46,7 @@ def doubt(run: Run, matter: str, row: Any, actor: Actor, why: str, told: Told) -
         return []
     if matter == Matter.DELIVERY:
         Delivery.contradict(row, why[:300])
-        return [delivery_moves.line_of(row, actor.id, was=was, why=why, **told)]
+        return [delivery_moves.line_of(row, actor.id, ground=Ground.DECIDED, was=was, why=why, **told)]
     settle.contradict(row, why)
     return [settle.line_of(row, actor.id, {"was": was, "why": row.why_unknown, **told}, Ground.DECIDED)]
 
@@ -84,7 +84,7 @@ def _delivery(run: Run, row: Delivery, verdict: str, items: Any, actor: Actor, t
         move(row, ground=Ground.DECIDED)
         if row.permit is not None:
             delivery_moves.end_step(row.permit.step_id, row.state)
-    return [delivery_moves.line_of(row, actor.id, was=was, **told)]
+    return [delivery_moves.line_of(row, actor.id, ground=Ground.DECIDED, was=was, **told)]
 
 
 def _compensation(

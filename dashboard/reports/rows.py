@@ -64,6 +64,7 @@ from runs.models import (
 )
 from runs.stops import RESUMED
 
+from .lines import EFFECTIVE, ENDS, LATE, LATE_ROWS, MOMENTS, late_lines
 from .mending import NO_REPAIRS, RepairRows
 from .queries import counted, first, name_actors, newest, only_where, outcome_and_final, plain, read_run
 
@@ -72,34 +73,10 @@ LOG = 1000
 IN_FLIGHT = 500
 WORKERS = 100
 PRESSES = 50
-LATE_ROWS = 200
 TURNS = 200
 REVIEWS = 50
 CITED = 5  # lines behind one summary sentence
 
-EFFECTIVE = ("stop.acknowledged", "stop.bound")
-LATE = ("permit.reported_late", "permit.not_sent_late")
-MOMENTS = (
-    *EFFECTIVE,
-    "run.admitted",
-    "run.completed",
-    "run.failed",
-    "run.cancelled",
-    "run.unknown",
-    "run.abandoned",
-    "run.paused",
-    "run.restored",
-    "run.resumed",
-    "step.stopped",
-    "stop.superseded",
-    "stop.deadline_forced",
-    "stop.has_children",
-    "stop.passed_on",
-    "stop.fenced",
-    "stop.quiet",
-    "stop.timed_out",
-    "stop.closed",
-)
 SETTLING = tuple(f"effect.{value.lower()}" for value in Settlement.values)
 DOUBTFUL = (Settlement.UNKNOWN, Settlement.DISPATCHED)
 NO_PLAN = b'{"none_because"'  # how a declared "none" begins in its canonical JSON
@@ -200,8 +177,7 @@ class Rows:
     @property
     def final_line(self) -> int:
         """The line that ended the run, 0 while it has not ended."""
-        ends = self.all_of("run.completed", "run.failed", "run.cancelled", "run.abandoned")
-        return max((line.seq for line in ends), default=0)
+        return max((line.seq for line in self.all_of(*ENDS)), default=0)
 
     def all_of(self, *kinds: str) -> list[Any]:
         """The read lines of these kinds, oldest first."""
@@ -399,7 +375,7 @@ class Rows:
         yield counted("open", permits.filter(state=PermitState.OPEN), "worker", Count("pk"))
         yield counted("press", Press.objects.filter(stop=self.stop), "answer", Count("pk"))
         yield counted("in_flight", self._listed(), "state_then", Count("pk"))
-        yield counted("late", lines.filter(kind__in=LATE), "kind", Count("seq"))
+        yield counted("late", late_lines(lines), "kind", Count("seq"))
         yield counted("leak", self._leaks(), "kind", Count("seq"))
         yield counted("withheld", withheld, "kind", Count("seq"))
         yield counted("withheld_first", withheld, "kind", Min("seq"))
@@ -446,7 +422,7 @@ class Rows:
     def _read_lines(self) -> QuerySet[Evidence]:
         """The run's moments, late reports, breaches, and each line that a claim may cite."""
         lines = Evidence.objects.filter(stream=self.run.pk)
-        late = lines.filter(kind__in=LATE).order_by("seq").values("seq")[:LATE_ROWS]
+        late = late_lines(lines).order_by("seq").values("seq")[:LATE_ROWS]
         leaks = self._leaks().order_by("seq").values("seq")[:CLAIMS]
         listed = InFlight.objects.filter(stop__in=self.chain).values("permit_id")
         of_permit = Q(effect_key="", kind__startswith="permit.", permit_id__in=listed)

@@ -20,6 +20,7 @@ GROUND: dict[str, str] = {
     Ground.LOOKED_UP: "by a look-up at the provider",
     Ground.WEBHOOK: "by the provider’s webhook",
     Ground.INSPECTED: "by inspection",
+    Ground.DECIDED: "by a person’s decision, with evidence",
 }
 NOT_PROOF = "This does not prove it failed."
 NO_RETRY = "It will not retry it."

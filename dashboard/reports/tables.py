@@ -10,6 +10,7 @@ from effects.models import Ground, Settlement
 from runs.models import InFlight, OperationClass, Permit, PermitState, Refusal
 from runs.receipts import Busy
 
+from .lines import CONTRADICTED, LATE, LATE_ROWS, is_late
 from .model import (
     BoundaryLog,
     FlightRow,
@@ -24,7 +25,7 @@ from .model import (
     WorkerRow,
     Workers,
 )
-from .rows import IN_FLIGHT, LATE_ROWS, WORKERS, Rows
+from .rows import IN_FLIGHT, WORKERS, Rows
 from .sentences import effect_state, is_planned, quoted, short, unobserved
 from .teller import Teller
 
@@ -34,6 +35,13 @@ GROUND: dict[str, str] = {
     Ground.LOOKED_UP: "Looked up",
     Ground.WEBHOOK: "Provider’s webhook",
     Ground.INSPECTED: "Inspected",
+    Ground.DECIDED: "Decided by a person",
+}
+AGAINST: dict[str, str] = {
+    Ground.LOOKED_UP: "A look-up",
+    Ground.WEBHOOK: "The provider’s webhook",
+    Ground.INSPECTED: "An inspection",
+    Ground.DECIDED: "A second person",
 }
 
 
@@ -212,7 +220,8 @@ def _worker(t: Teller, name: str, version: int | None, heard_at: Any) -> WorkerR
 
 
 def late(t: Teller) -> LateReports:
-    rows = [_late(t, line) for line in t.rows.all_of("permit.reported_late", "permit.not_sent_late")]
+    end, read = t.rows.final_line, t.rows.all_of(*LATE, *CONTRADICTED)
+    rows = [_late(t, line) for line in read if is_late(line, end)][:LATE_ROWS]
     total = t.rows.count("late")
     says = "" if total else "No report came late."
     if total > LATE_ROWS:
@@ -221,14 +230,21 @@ def late(t: Teller) -> LateReports:
 
 
 def _late(t: Teller, line: Any) -> LateRow:
-    outcome = "that nothing was sent" if line.kind == "permit.not_sent_late" else _outcome(line.outcome)
     after_end = 0 < t.rows.final_line < line.seq
     after_stop = 0 < t.rows.effective_line < line.seq
     when = "after the run had ended" if after_end else "after its lease had run out"
     when = "after the stop" if after_stop else when
     kept = "Kept as evidence; status unchanged." if after_end else "Kept as evidence."
-    says = f"Its worker reported {outcome} {t.at(line.at)}, {when}. {kept}"
-    return LateRow(line.at, words.clean(line.worker), line.effect_key, line.outcome, says, line.seq)
+    says = f"{_late_says(line)} {t.at(line.at)}, {when}. {kept}"
+    outcome = line.outcome or "contradicted"
+    return LateRow(line.at, words.clean(line.worker), line.effect_key, outcome, says, line.seq)
+
+
+def _late_says(line: Any) -> str:
+    if line.kind in CONTRADICTED:
+        return f"{AGAINST[line.ground]} spoke against what was settled of {quoted(line.effect_key)}"
+    nothing = line.kind == "permit.not_sent_late"
+    return f"Its worker reported {'that nothing was sent' if nothing else _outcome(line.outcome)}"
 
 
 def new_work(t: Teller) -> NewWork:

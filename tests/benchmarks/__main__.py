@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 NAMES = ("gate", "stop", "race", "step", "http", "scope")
-LONG = ("memory",)  # only when it is named
+LONG = ("memory", "lossy")  # only when it is named
 
 
 def main() -> int:

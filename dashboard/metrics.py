@@ -31,6 +31,7 @@ from runs.drain import DRAINING
 from runs.models import STANDING, Permit, PermitState, Run, RunStatus, Step, StepStatus, StopRequest
 from runs.store import database_time
 
+from . import measure_metrics
 from .crowd import crowd
 
 MOST = 10_000  # rows that a figure counts; one at MOST says "at least"
@@ -82,6 +83,7 @@ class Rows(Collector):
     def forget(self) -> None:
         """Ask again at the next scrape."""
         self._until = 0.0
+        measure_metrics.forget()
 
 
 rows = Rows()
@@ -92,7 +94,7 @@ def read() -> list[Metric]:
     """All figures from the rows; without a database, only that it did not answer."""
     up = GaugeMetricFamily("allstop_store_up", "1 when the rows could be read for this answer, else 0.")
     try:
-        found = [make() for make in FIGURES]
+        found = [*(make() for make in FIGURES), *measure_metrics.families()]
     except (DatabaseError, InterfaceError):
         up.add_metric([], 0)
         return [up]

@@ -113,7 +113,7 @@ def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int |
     entries += [("unknowns", "Unknowns", unknown)]
     entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
-    entries += [("notices", "Notices", 0), ("drills", "Drills", 0)]
+    entries += [("measures", "Measures", 0), ("notices", "Notices", 0), ("drills", "Drills", 0)]
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
 
 

@@ -177,7 +177,7 @@ def test_a_scrape_costs_few_questions_and_the_next_one_none(django_assert_max_nu
     for n in range(5):
         world.stop(world.run(f"run-{n}"))
     metrics.rows.forget()
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(33):
         Client().get("/metrics")
     with django_assert_max_num_queries(0):
         Client().get("/metrics")

@@ -126,15 +126,16 @@ class Said:
 
 
 ANY = Wanted()
-_FIGURE = re.compile(r"\d[\d.,' ]*")
+_FIGURE = re.compile(r"\d[\d.,'’ \u00a0\u202f]*")
+_BEFORE_A_MARK = re.compile(r"[1-9]\d{0,2}(\.\d{3})*")  # what stands before a mark of thousands
 
 
 def figure_of(amount: str) -> float:
     """The first number in an amount's text, to order by; 0: there is none. `1.200,50` is 1200.5."""
     found = _FIGURE.search(amount)
-    digits = re.sub(r"[' ]", "", found[0]).rstrip(".,") if found else ""
+    digits = re.sub(r"['’\s]", "", found[0]).rstrip(".,") if found else ""
     whole, _, part = digits.replace(",", ".").rpartition(".")
-    if whole and len(part) == 3:  # a mark of thousands
+    if len(part) == 3 and _BEFORE_A_MARK.fullmatch(whole):
         whole, part = whole + part, ""
     text = f"{whole.replace('.', '')}.{part}" if whole else part
     return float(text or 0)

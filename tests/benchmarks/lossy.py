@@ -318,8 +318,8 @@ def _rate(folder: Path, name: str, rate: float, n: int) -> Iterator[Figure]:
         yield _figure(
             f"{name}: false confirmed{label}", came.false_yes, n, "0", came.false_yes == 0, detail, "keys"
         )
-        goal = ("0", came.twice == 0) if not label else ("measured", None)
-        yield _figure(f"{name}: duplicates{label}", _share(n, came.twice), n, *goal, detail)
+        goal, met = ("measured", None) if label else ("0", came.twice == 0)
+        yield _figure(f"{name}: duplicates{label}", _share(n, came.twice), n, goal, met, detail)
         yield _figure(f"{name}: known{label}", _share(n, came.known), n, "", None, detail)
         ages = came.ages or [0.0]
         more = {**detail, "were_unknown": len(came.ages), "max_s": round(max(ages), 1)}

@@ -29,7 +29,7 @@ def main() -> int:
     server = _start_database()
     try:
         for name in words.names or NAMES:
-            how_much = words.minutes if name in LONG else words.scale
+            how_much = words.minutes if name == "memory" else words.scale
             for figure in importlib.import_module(f"tests.benchmarks.{name}").measure(how_much):
                 print(figure.json() if words.json else figure.line(), flush=True)
     finally:

@@ -14,11 +14,11 @@ DATABASES = ("sqlite", "postgresql")
 
 
 class Command(BaseCommand):
-    help = "Benchmarks: figure, baseline, ratio, n, spread, met or not. Memory (long) only when it is named."
+    help = "Benchmarks: figure, baseline, ratio, n, spread, met or not. Memory and lossy (long) only when named."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        names = "gate, stop, race, step, http, scope; memory"
+        names = "gate, stop, race, step, http, scope; memory, lossy"
         parser.add_argument("names", nargs="*", metavar="NAME", help=names)
         parser.add_argument("--database", choices=DATABASES, help="one of them (default: both)")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")

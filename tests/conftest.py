@@ -1,9 +1,9 @@
 """Fixtures of all rooms: servers, databases, processes, a browser; and which pass a test belongs to.
 
 `manage.py test` runs pytest three times. The pass `sqlite` takes every test without a browser. The pass
-`postgresql` takes those again that touch a database, at the same time as long as neither starts processes.
-The pass `browser` runs apart, because Playwright keeps an event loop running in its thread. A plain `pytest`
-is the first and the last pass in one.
+`postgresql` takes those again that touch a database, at the same time as long as neither needs the machine
+for itself. The pass `browser` runs apart, because Playwright keeps an event loop running in its thread. A
+plain `pytest` is the first and the last pass in one.
 """
 
 import gc
@@ -44,12 +44,16 @@ def is_browser(item: pytest.Item) -> bool:
 
 
 def needs_the_machine(item: pytest.Item) -> int:
-    """0: one thread or a few; 1: it starts processes, or lets many threads race; 2: a browser."""
+    """0: one thread or a few; 1: it kills processes, and waits more than they work; 2: it serves pages or
+    drills, or lets many threads race; 3: a browser. Up to 1 it shares the machine with the other pass.
+    """
     if is_browser(item):
+        return 3
+    if any(item.get_closest_marker(name) for name in ("race", "long")) or tally.suite_of(item) == "drills":
         return 2
-    marked = any(item.get_closest_marker(name) for name in ("race", "kill", "long"))
-    names = set(getattr(item, "fixturenames", ()))
-    return int(marked or bool(names & PROCESSES) or tally.suite_of(item) == "drills")
+    if item.get_closest_marker("kill"):
+        return 1
+    return 2 if PROCESSES & set(getattr(item, "fixturenames", ())) else 0
 
 
 def touches_database(item: pytest.Item) -> bool:
@@ -94,7 +98,7 @@ def pytest_collection_modifyitems(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if needs_the_machine(item):
+    if needs_the_machine(item) > 1:
         turns.alone(tally.end, partial(tally.begin, tally.ALONE))
     with patience.limited(item):
         return (yield)

@@ -1,6 +1,6 @@
-"""Two passes at the same time, as long as their tests start no process; then one after the other.
+"""Two passes at the same time, as long as their tests leave each other room; then one after the other.
 
-The file named by ALLSTOP_TEST_TURN is locked: shared at first, by a pass that starts processes for itself.
+The file named by ALLSTOP_TEST_TURN is locked: shared at first, by a pass that needs the machine for itself.
 A lock ends with its holder, however that ends.
 """
 

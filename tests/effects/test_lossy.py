@@ -12,7 +12,7 @@ import pytest
 from tests.benchmarks import lossy
 from tests.lossy import DOWN, FORGOTTEN, NOT_YET, ON_LOOK_UPS, ON_SENDS, LossyProvider
 
-pytestmark = [pytest.mark.kill, pytest.mark.invariant("I6"), pytest.mark.invariant("I9")]
+pytestmark = [pytest.mark.invariant("I6"), pytest.mark.invariant("I9")]
 N, HIGH = 24, 0.4
 
 

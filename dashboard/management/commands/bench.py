@@ -14,7 +14,7 @@ DATABASES = ("sqlite", "postgresql")
 
 
 class Command(BaseCommand):
-    help = "Benchmarks: figure, baseline, ratio, n, spread, met or not. Memory and lossy (long) only when named."
+    help = "Benchmarks: figure, baseline, ratio, n, spread, met or not. Memory and lossy only when named."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

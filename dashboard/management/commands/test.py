@@ -1,7 +1,7 @@
 """Run the tests: on SQLite and on PostgreSQL at the same time, then in a browser. Its arguments are pytest's.
 
-Tests that start processes of their own, or let threads race, have the machine to themselves: the two passes
-take turns for those (tests/turns.py).
+Tests that drill, or let threads race, have the machine to themselves: the two passes take turns for those
+(tests/turns.py). Those that kill processes mostly wait for them, and do so in both passes at once.
 """
 
 import json

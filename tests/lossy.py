@@ -59,9 +59,10 @@ class Lossy(State):
         *,
         keyless: bool = False,
         only: Mapping[str, Fault] | None = None,
+        kept_s: float = KEPT_S,
     ) -> None:
         super().__init__(ledger)
-        self.rate, self.seed, self.keyless, self.only = rate, seed, keyless, only
+        self.rate, self.seed, self.keyless, self.only, self.kept_s = rate, seed, keyless, only, kept_s
         self.met: Counter[str] = Counter()
         self.changed: Counter[str] = Counter()
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -71,12 +72,12 @@ class Lossy(State):
 
     def take(self, method: str, key: str | None) -> dict[str, Fault]:
         with self.lock:
-            found = self._fault(method, str(key))
+            told, found = super().take(method, key), self._fault(method, str(key))
             if found is None:
-                return {}
+                return told
             name, fault = found
             self.met[name] += 1
-        return {fault.do: replace(fault)}
+        return {**told, fault.do: replace(fault)}
 
     def apply(self, key: str | None, body: Any, faults: dict[str, Fault]) -> tuple[int, Line]:
         name = str(key)
@@ -125,7 +126,7 @@ class Lossy(State):
         return None
 
     def _forgotten(self, key: str) -> bool:
-        return key in self._done and time.monotonic() > self._done[key] + KEPT_S
+        return key in self._done and time.monotonic() > self._done[key] + self.kept_s
 
     def _draw(self, *of: object) -> random.Random:
         return random.Random(":".join(map(str, (self.seed, *of))))

@@ -20,7 +20,7 @@ from runs.rules import AUTOMATIC, CompensationRule
 from runs.store import Now
 
 from .compensation import RESTORE_FILES, UNDECIDED
-from .models import Compensation, CompensationState, Kind, Provider, Review
+from .models import Compensation, CompensationState, Effect, Kind, Provider, Review
 from .review_tables import Closed
 
 STOPPED = (RunStatus.PAUSED, RunStatus.CANCELLED, RunStatus.UNKNOWN)  # a stop holds it, or ended it
@@ -56,10 +56,14 @@ def undecided(run: Run) -> QuerySet[Any, Any]:
 # the rules ----------------------------------------------------------------------------------------
 
 
-def is_automatic(run: Run, kind: Kind | None, kind_name: str, rule: CompensationRule) -> bool:
-    """Whether nobody needs to approve it: it changes local files, and no stop of its run was recorded."""
-    local = kind_name == RESTORE_FILES or (kind is not None and kind.provider == Provider.WORKSPACE)
-    return rule.policy == AUTOMATIC and local and not StopRequest.objects.filter(run=run).exists()
+def is_automatic(run: Run, effect: Effect, kind: Kind | None, rule: CompensationRule) -> bool:
+    """Whether nobody needs to approve it: it changes local files (kind None: puts back what was there), by a
+    kind that is as it was when the effect declared it, and no stop of its run was recorded.
+    """
+    local = kind.provider == Provider.WORKSPACE if kind else rule.kind == RESTORE_FILES
+    if rule.policy != AUTOMATIC or not local or (kind and kind.updated_at > effect.declared_at):
+        return False
+    return not StopRequest.objects.filter(run=run).exists()
 
 
 def forbidden_by(run: Run, rule: CompensationRule | None) -> str:

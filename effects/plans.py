@@ -17,7 +17,9 @@ from .providers import answers
 
 PLACEHOLDER = re.compile(r"\{(key|ref|target|amount|(?:body|result)(?:\.[\w-]+)+)\}")
 SIZES = {"title": 300, "target": 300, "amount": 60}
-UNSAFE = re.compile(r"[\x00-\x1f\"&=<>%#?]")  # what could change the meaning of a text around it
+LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"(\s*:)?', re.DOTALL)  # of JSON, and whether it names a member
+# What could change the meaning of a text around it: a form, CSV, YAML, XML, a query, JSON with a gap.
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'\\,;+&=<>%#?{}\[\]]")
 TEXTS = ("title", "target", "amount", "expected", "risks")
 
 
@@ -102,13 +104,25 @@ def _text(value: Any) -> str:
 
 
 def call_of(effect: Effect, plan: Plan) -> Call:
-    """The exact call that a plan comes to, from what is stored of its effect. Raises CannotFill."""
-    told = {name: _filled(effect, getattr(plan, name)) for name in TEXTS}
+    """The exact call that a plan comes to, from what is stored of its effect. Raises CannotFill.
+
+    Whatever an agent wrote into its plan ends here: a run that comes to rest is not held up by it.
+    """
+    try:
+        told = {name: _filled(effect, getattr(plan, name)) for name in TEXTS}
+        body = _body(effect, plan.body)
+    except CannotFill:
+        raise
+    except (ValueError, RecursionError) as error:  # no JSON that can be kept, no number that can be read
+        raise CannotFill("body") from error
     told["title"] = told["title"] or f"Compensate: {effect.title}"
     told["target"] = told["target"] or effect.target
     told["amount"] = told["amount"] or effect.amount
     told |= {name: told[name][:size] for name, size in SIZES.items()}
-    return Call(kind=plan.kind, body=_body(effect, plan.body), **told)
+    unkeepable = [name for name in TEXTS if answers.UNKEEPABLE.search(told[name])]
+    if unkeepable:
+        raise CannotFill(unkeepable[0])
+    return Call(kind=plan.kind, body=body, **told)
 
 
 def _filled(effect: Effect, text: str) -> str:
@@ -116,27 +130,27 @@ def _filled(effect: Effect, text: str) -> str:
 
 
 def _body(effect: Effect, text: str) -> bytes:
-    """JSON is filled as JSON, value by value, so that nothing in it can break out; other text only with
-    what can't change its meaning.
+    """JSON is filled as JSON, literal by literal, so that nothing in a value can break out, and all around
+    them stays as it was declared to the byte; other text only with what can't change its meaning.
     """
     if not PLACEHOLDER.search(text):
         return text.encode()
     try:
-        data = json.loads(text)
+        json.loads(text, parse_int=str)
     except (ValueError, RecursionError):
         return PLACEHOLDER.sub(lambda found: _harmless(value_of(effect, found[1]), found[1]), text).encode()
-    return json.dumps(_in_json(effect, data), ensure_ascii=False, separators=(",", ":")).encode()
+    return LITERAL.sub(lambda found: _in_json(effect, found), text).encode()
 
 
-def _in_json(effect: Effect, data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _in_json(effect, value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_in_json(effect, value) for value in data]
-    if not isinstance(data, str):
-        return data
-    whole = PLACEHOLDER.fullmatch(data)  # alone it keeps its type: a number stays a number
-    return value_of(effect, whole[1]) if whole else _filled(effect, data)
+def _in_json(effect: Effect, found: re.Match[str]) -> str:
+    if found[1] is not None:
+        return found[0]
+    said = json.loads(found[0])
+    if not PLACEHOLDER.search(said):
+        return found[0]
+    whole = PLACEHOLDER.fullmatch(said)  # alone it keeps its type: a number stays a number
+    value = value_of(effect, whole[1]) if whole else _filled(effect, said)
+    return _written(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def value_of(effect: Effect, name: str) -> Any:
@@ -151,15 +165,29 @@ def value_of(effect: Effect, name: str) -> Any:
     return value
 
 
+class _Exact(float):
+    """A number with a point, as it was written: 10.00 is not 10.0 where it is money."""
+
+    def __new__(cls, text: str) -> _Exact:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
 def _json_of(effect: Effect) -> Any:
     try:
-        return answers.read(bytes(effect.body))
-    except answers.NotData:
+        return json.loads(bytes(effect.body), parse_float=_Exact)
+    except (ValueError, RecursionError):
         return None
 
 
 def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """As text. Raises ValueError for what no JSON holds."""
+    if isinstance(value, _Exact):
+        return value.text
+    return value if isinstance(value, str) else json.dumps(value, allow_nan=False)
 
 
 def _harmless(value: Any, name: str) -> str:

@@ -16,7 +16,7 @@ from runs.models import OperationClass, Run, RunStatus
 from runs.rules import CompensationRule, rules_of
 from runs.store import after
 
-from . import compensation_moves, plans, reviews
+from . import compensation_moves, plans, repair_moves, reviews
 from .compensation import OPEN, RESTORE_FILES
 from .four_eyes import EXPIRES_S, digest_of_compensation, evidence_of, people_behind
 from .models import Compensation, CompensationState, Effect, Kind, Provider, Review, Settlement
@@ -45,6 +45,7 @@ WHY_NOT: dict[str, str] = {
     "open": "One is proposed or under way already.",
     "done": "It was compensated, and that was verified.",
     "accepted": "An earlier one may have happened; nobody could determine it. A second could do it twice.",
+    "after_all": "An earlier one failed, and later it was told that it happened. A second could do it twice.",
     "decided": "People decided about it. A person may propose it again; a token may not.",
 }
 SPENT = {CompensationState.VERIFIED: "done", CompensationState.ACCEPTED_UNKNOWN: "accepted"}
@@ -104,7 +105,7 @@ def possible(run: Run, effect: Effect) -> Possible | NotProposed:
         call = plans.call_of(effect, plan)
     except CannotFill as error:
         return NotProposed("unfilled", f"{{{error}}}")
-    automatic = compensation_moves.is_automatic(run, kind, plan.kind, rule)
+    automatic = compensation_moves.is_automatic(run, effect, kind, rule)
     return Possible(plan, call, kind, rule, automatic)
 
 
@@ -120,6 +121,8 @@ def _why_not_now(run: Run, effect: Effect) -> NotProposed | None:
             return NotProposed(SPENT[CompensationState(one.state)])
         if one.state in OPEN:
             return NotProposed("open", open=one)
+        if repair_moves.was_it_after_all(one):
+            return NotProposed("after_all")
     return None
 
 
@@ -236,8 +239,8 @@ def withheld(run: Run, compensation: Compensation) -> tuple[str, list[Line]]:
     rule = rules_of(run.workspace_id).compensation_for(compensation.kind_name)
     barrier = compensation_moves.forbidden_by(run, rule)
     if review is None:
-        kind, name = compensation.kind, compensation.kind_name
-        if rule and not barrier and compensation_moves.is_automatic(run, kind, name, rule):
+        effect, kind = compensation.effect, compensation.kind
+        if rule and not barrier and compensation_moves.is_automatic(run, effect, kind, rule):
             return "", []
         return NOT_APPROVED, _ask_after_all(run, compensation, rule)
     if barrier:

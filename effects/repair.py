@@ -168,7 +168,7 @@ def _committed(ask: Ask) -> Permit | None:
 
 
 def _sent_as(permit: Permit) -> Compensation:
-    """As it was dispatched: with its attempt, and its kind as it was approved."""
+    """As it was dispatched, with its attempt; its kind may have changed since: `_look_again` compares it."""
     rows = Compensation.objects.select_related("effect__run", "kind", "run")
     found: Compensation = rows.get(permit=permit)
     return found
@@ -187,13 +187,18 @@ def _send(compensation: Compensation, permit: Permit, began: float) -> Told:
 
 
 def _look_again(compensation: Compensation, permit: Permit, began: float) -> None:
-    """The last question: whether what it answers stands still, and then what the executor always asks."""
+    """The last question: whether what it answers stands still, whether what was read after the gate is what
+    people approved, and then what the executor always asks.
+    """
     try:
         stands = Effect.objects.filter(pk=compensation.effect_id, settlement__in=KNOWN).exists()
+        as_approved = reviews.is_as_approved(compensation, permit)
     except DatabaseFailure as error:
         raise executor.NotOpen("nothing") from error
     if not stands:
         raise executor.NotOpen("what it answers is in doubt")
+    if not as_approved:
+        raise executor.NotOpen("it is not what was approved")
     executor.look_again(permit, began)
 
 

@@ -6,6 +6,7 @@ A holder's "applied" proves nothing here: it is done, and being verified, until 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from runs.access import Actor
 from runs.compensating import AT_REST
 from runs.evidence import Line
 from runs.halts import COMPENSATE, Kinds
-from runs.models import Permit, PermitState, Run, RunStatus, Step
+from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, Step
 from runs.store import after
 
 from . import compensation_moves
@@ -27,6 +28,8 @@ from .models import Compensation, CompensationState, Ground, Settlement
 FIRST_CHECK_S = 2.0
 FILES_FOR_S = 86_400.0  # how long put-back files are looked at: no kind says so
 HAPPENED, PARTLY, DID_NOT = "happened", "partly", "did not happen"  # as reconcile.meaning_of says
+SAID = ("webhook.received", "compensation.looked_up", "permit.reported_late")
+DONE = ("applied", "partial")  # a holder's word
 NOT_VERIFIED = "reported done, not verified"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL)  # only what happened is compensated
 
@@ -111,8 +114,24 @@ def what_is_gone(run: Run, compensation: Compensation) -> str:
         return "its run was abandoned"
     if run.cancel_version != compensation.run_version or run.status not in AT_REST:
         return "its run has another version"
+    earlier = Compensation.objects.filter(effect=compensation.effect_id, number__lt=compensation.number)
+    if any(was_it_after_all(one) for one in earlier.filter(state=CompensationState.FAILED)):
+        return "an earlier one may have happened after all"
     effect = type(compensation.effect).objects.get(pk=compensation.effect_id)
     return "" if effect.settlement in KNOWN else "what it answers is not known to have happened any more"
+
+
+def was_it_after_all(failed: Compensation) -> bool:
+    """Whether something came after a compensation was settled as FAILED that says that it happened, at least
+    in part: its holder's late word, or its provider's. A second one could do it twice.
+    """
+    if failed.state != CompensationState.FAILED or failed.settled_at is None:
+        return False
+    told = Evidence.objects.filter(stream=failed.run_id, effect_key=failed.key, at__gt=failed.settled_at)
+    seqs = list(told.filter(kind__in=SAID).values_list("seq", flat=True))
+    kept = EvidencePayload.objects.filter(stream=failed.run_id, seq__in=seqs)
+    said = [json.loads(body) for body in kept.values_list("body", flat=True) if body]
+    return any(one.get("means") in (HAPPENED, PARTLY) or one.get("outcome") in DONE for one in said)
 
 
 # nobody says --------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from .four_eyes import (
     Need,
     counting,
     digest_of,
+    digest_of_compensation,
     evidence_of,
     given,
     is_granted,
@@ -167,10 +168,21 @@ def use_for(run: Run, compensation: Compensation, permit: Permit) -> list[Line]:
     if review is not None:
         return _consume(run, review, permit)
     rule = rules_of(run.workspace_id).compensation_for(compensation.kind_name)
-    kind, name = compensation.kind, compensation.kind_name
-    if rule is None or not compensation_moves.is_automatic(run, kind, name, rule):
+    effect, kind = compensation.effect, compensation.kind
+    if rule is None or not compensation_moves.is_automatic(run, effect, kind, rule):
         raise NotConsumed(compensation.pk)
     return []
+
+
+def is_as_approved(compensation: Compensation, permit: Permit) -> bool:
+    """Whether this row, as somebody holds it to send it, is what each approval that the permit used was given
+    for; of one that the rules alone let go, whether its kind is as it was then.
+    """
+    used = Approval.objects.filter(permit=permit).values_list("digest", "review__evidence_seq")
+    if not used:
+        kind, sent_at = compensation.kind, compensation.dispatched_at
+        return kind is None or sent_at is None or kind.updated_at <= sent_at
+    return all(digest == digest_of_compensation(compensation, seq) for digest, seq in used)
 
 
 def settled_for_dispatch(run: Run, review: Review, needed: int) -> list[Line]:

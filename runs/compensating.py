@@ -28,7 +28,7 @@ from .guard import (
     refuse,
 )
 from .halts import COMPENSATE, Kinds
-from .models import Permit, Run, RunStatus, Step, StepStatus, StopRequest, Workspace
+from .models import Permit, Press, Run, RunStatus, ScopeKind, Step, StepStatus, StopRequest, Workspace
 from .scopes import standing_stop
 from .store import Now, after, verb
 
@@ -127,9 +127,13 @@ def _dispatched(run: Run, ask: Ask) -> Step:
 
 
 def gate_of_permit() -> Q:
-    """The run rests still, at the permit's version. Halts are asked by `is_halted`, in Python."""
+    """The run rests still, at the permit's version, and nobody pressed Stop since: of a run that has ended
+    that gives it no other version. Halts are asked by `is_halted`, in Python.
+    """
     runs = Run.objects.filter(pk=OuterRef("run_id"), cancel_version=OuterRef("seen_version"))
-    return Q(guard=COMPENSATE) & Q(Exists(runs.filter(status__in=AT_REST)))
+    mine = {"stop__run": OuterRef("run_id"), "stop__scope": ScopeKind.RUN}
+    pressed = Press.objects.filter(**mine, at__gte=OuterRef("opened_at"))
+    return Q(guard=COMPENSATE) & Q(Exists(runs.filter(status__in=AT_REST))) & ~Q(Exists(pressed))
 
 
 def is_halted(permit: Permit) -> bool:

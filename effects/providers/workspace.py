@@ -349,6 +349,8 @@ def put_back(effect: Sendable, ready: Ready = lambda: None) -> Told:
             _bar(lock, effect.attempt)
             plan, _ = _journal(root, effect)
             states = states_of(effect)
+            if not states:
+                return Told("not_applied", detail="nothing was put back: no journal says what was there")
             ready()
             for place, state in enumerate(states):
                 if state.state == "written":
@@ -383,6 +385,8 @@ def is_back(effect: Sendable) -> Answer:
         return Answer(CANT_TELL, "a process still holds these files")
     except OSError as error:
         return Answer(CANT_TELL, f"the folder could not be read: {error.strerror}")
+    if not plan:
+        return Answer(CANT_TELL, "no journal says what was there before")
     if not left:
         return Answer(PRESENT, "each file is as it was before", {"of": len(ours)})
     detail = f"{len(left)} of {len(ours)} files are not as they were before"

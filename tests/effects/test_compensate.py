@@ -278,6 +278,22 @@ def test_text_that_is_no_json_takes_harmless_values_and_a_hidden_one_is_none() -
         plans.call_of(hidden, compensate.declared(hidden))
 
 
+def test_what_stands_around_a_value_is_sent_as_it_was_declared_to_the_byte() -> None:
+    text = '{"eur":  10.00, "n": 12345678901234567.89, "ref": "{ref}", "net": "{body.net}"}'
+    effect = an_answered_effect(
+        plan=plan_bytes(kind="bank.refund", body=text), body=b'{"net": 98765432109876543.10}'
+    )
+    sent = b'{"eur":  10.00, "n": 12345678901234567.89, "ref": "ch_1", "net": 98765432109876543.10}'
+    assert plans.call_of(effect, compensate.declared(effect)).body == sent
+
+
+@pytest.mark.parametrize("ref", ["1,999", "1;x", "a+b", "it's", "a\\", "a}", "[a", "a\u2028b", "a\x85b"])
+def test_a_value_that_means_something_to_other_text_is_not_filled(ref: str) -> None:
+    effect = an_answered_effect(plan=plan_bytes(kind="bank.refund", body="a: {ref}"), provider_ref=ref)
+    with pytest.raises(CannotFill):
+        plans.call_of(effect, compensate.declared(effect))
+
+
 # --- Edit, wishes, not needed -----------------------------------------------------------------------------
 
 
@@ -516,6 +532,26 @@ def test_what_becomes_known_after_the_end_is_proposed_then(world: World) -> None
     reconcile.apply_answer(effect.pk, Answer("present", provider_ref="ch_1"))
     made = Compensation.objects.get()
     assert (fresh(run).status, made.proposed_by, made.state) == ("CANCELLED", "system", "PROPOSED")
+
+
+HOSTILE = [
+    ({"body": '{"a": "{ref}", "b": ' + "[" * 600 + "]" * 600 + "}"}, "open"),
+    ({"body": '{"a": "\\ud800 {ref}"}'}, "unfilled"),
+    ({"body": '{"a": "{body.list.' + "9" * 5000 + '}"}'}, "unfilled"),
+    ({"title": "\0", "body": "{}"}, "unfilled"),
+]
+
+
+@pytest.mark.parametrize(("plan", "why"), HOSTILE)
+def test_no_plan_that_an_agent_wrote_holds_up_the_end_of_its_run(
+    world: World, plan: dict[str, str], why: str
+) -> None:
+    kinds(world)
+    allow(world, propose="drain")
+    run = world.run()
+    effect = charged(world, run, plan_bytes(kind="bank.refund", **plan), body=b'{"list": [1]}')
+    brought_to(world, run, "CANCELLED")
+    assert compensate.proposable(fresh(effect)) == why
 
 
 def test_without_that_rule_the_drain_proposes_nothing(world: World) -> None:

@@ -11,11 +11,12 @@ import pytest
 from django.db import connection, transaction
 from pytest_django.fixtures import Settings
 
-from effects import executor, repair, repair_moves, settle, tasks
+from effects import compensate, executor, folder, repair, repair_moves, settle, tasks
 from effects.compensation import RESTORE_FILES
 from effects.drain import drain_run
 from effects.intents import plan_bytes
-from effects.models import Approval, Compensation, Review
+from effects.models import Approval, Compensation, Kind, Review
+from effects.providers.workspace import is_back
 from effects.reconcile import Answer, Asked
 from effects.restore import Before, put_to_rest
 from effects.resume import NotResumed, Resumed, resume
@@ -439,8 +440,14 @@ def halted_since(world: World, made: Compensation) -> None:
     stop_workspace(world, mode="cancel")
 
 
+def pressed_since(world: World, made: Compensation) -> None:
+    """On a run that had ended: its version stays."""
+    world.stop(fresh(made.run), mode="cancel")
+
+
 # What comes between permit and send, and where the compensation stands then.
 SINCE: list[tuple[Refused, str, str]] = [
+    (pressed_since, "PROPOSED", "shut"),
     (halted_since, "PROPOSED", "shut"),
     (by_a_contradiction, "VOID", "what it answers is in doubt"),
     (by_another_version, "VOID", "shut"),
@@ -463,6 +470,38 @@ def test_the_second_look_reads_all_of_it_again_and_nothing_is_sent(
     assert line.permit_id == permit.pk
     assert [one.state for one in Approval.objects.order_by("pk")] == ["CONSUMED"]
     assert open_reviews(made) == (1 if state == "PROPOSED" else 0)
+
+
+def test_a_kind_that_changes_after_the_gate_sends_nothing(
+    bank: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_the_bank(bank)
+    made = approved(world)
+    other = {"url": f"{bank.url}/elsewhere"}
+    rows = Kind.objects.filter(pk=made.kind_id)
+    before(monkeypatch, repair, "_sent_as", lambda: rows.update(send=other))
+    assert repair.carry_out(made.pk) == "not_sent"
+    assert (state_of(made), bank.ledger.sends()) == ("PROPOSED", 0)
+
+
+@pytest.mark.parametrize("by", ["webhook", "holder"])
+def test_a_failure_that_is_contradicted_later_is_followed_by_no_second_one(world: World, by: str) -> None:
+    made = approved(world)
+    permit = dispatched(made)
+    report(permit, "unknown" if by == "holder" else "not_applied")
+    if by == "holder":
+        repair.apply_answer(made.pk, Answer("refused"))
+    assert state_of(made) == "FAILED"
+    assert compensate.proposable(fresh(made.effect)) == "", "before it is contradicted"
+    second = proposed(fresh(made.effect), world.alice)
+    assert said(approve(second, world.bob)) == "granted"
+    if by == "holder":
+        report(permit, "applied")
+    else:
+        repair.apply_answer(made.pk, Answer("present"), ground="webhook")
+    assert isinstance(ask(fresh(second)), Refusal)
+    assert state_of(second) == "VOID"
+    assert compensate.proposable(fresh(made.effect)) == "after_all"
 
 
 def test_a_doubt_about_the_original_changes_nothing_of_what_is_being_verified(world: World) -> None:
@@ -609,6 +648,14 @@ def test_what_somebody_changed_since_is_left_and_told(desk: Desk) -> None:
     assert repair.carry_out(desk.made.pk) == "partial"
     assert (state_of(desk.made), fresh(desk.made).items) == ("FAILED", {"changed since": ["new.md"]})
     assert desk.files == {"old.md": "before", "new.md": "mine now"}
+
+
+def test_without_a_journal_nothing_is_put_back_and_nothing_is_proved(desk: Desk) -> None:
+    for one in (desk.root / folder.OURS).glob("*.journal"):
+        one.unlink()
+    assert is_back(desk.made.effect).answer == "can't tell"
+    assert repair.carry_out(desk.made.pk) == "not_applied"
+    assert (state_of(desk.made), desk.files) == ("FAILED", {"old.md": "after", "new.md": "new"})
 
 
 # What was done when its process was killed, and what the disk then says.

@@ -21,7 +21,7 @@ from runs.store import database_time
 
 from .four_eyes import people_behind
 from .models import Attachment, Delivery, Ground, Kind, Matter, Verdict
-from .reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, REFUSED
+from .reconcile import ABSENT, CALLED_BACK, CANT_TELL, PARTIAL, PRESENT, REFUSED
 
 PROVIDERS_OWN = (Ground.LOOKED_UP, Ground.WEBHOOK, Ground.INSPECTED)
 ANSWERS: dict[str, tuple[str, ...]] = {
@@ -124,9 +124,11 @@ def _provider_says(run: Run, row: Any, draft: Draft, actor: Actor) -> bool:
 
 
 def _answered_by(told: dict[str, Any], actor: Actor) -> bool:
-    """Whether the look-up was answered by an agent of this very person."""
+    """Whether the look-up was answered by an agent of this very person, or of nobody knows whom."""
     by = told.get("answered_by")
-    return isinstance(by, str) and actor.user is not None and actor.user.pk in people_behind([by])
+    if not isinstance(by, str) or actor.user is None:
+        return False
+    return by == CALLED_BACK or actor.user.pk in people_behind([by])
 
 
 def may_still_happen(run: Run, row: Any, draft: Draft) -> str:

@@ -5,7 +5,7 @@ Nobody asks in its place. Where nobody comes, the schedule ends as it says, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -78,7 +78,7 @@ def answer(*, actor: Actor, effect_id: str, turn: str, said: Answer) -> str:
     if not polled or not rows.filter(turn_until__gt=Now()).update(turn_until=None):
         raise NoTurn(effect_id)
     asked = Asked(until - timedelta(seconds=TURN_S), attempt)
-    return reconcile.apply_answer(effect_id, said, actor, asked=asked)
+    return reconcile.apply_answer(effect_id, replace(said, answered_by=actor.id), actor, asked=asked)
 
 
 def _read(turn: str) -> tuple[int, datetime]:

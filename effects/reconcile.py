@@ -24,6 +24,7 @@ from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, sett
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
 REFUSED = "refused"  # by its provider's own word, which no look-up has
+CALLED_BACK = "callback"
 EVERY_S = (2, 5, 15, 60, 300, 900)
 MOST_COUNTED = 2**31 - 1
 
@@ -34,6 +35,8 @@ class Answer:
 
     `count`: how many objects the provider holds under the key, when it says so. `fenced`: it will never
     apply that key from now on. `job`: how far a job is, one of jobs.STATES, when the answer says so.
+    `answered_by`: the agent that says it in its provider's place, by its actor id; CALLED_BACK: one that we
+    asked at its address, so that nobody knows whose it is.
     """
 
     answer: str
@@ -44,6 +47,7 @@ class Answer:
     count: int | None = None
     fenced: bool = False
     job: str = ""
+    answered_by: str = ""
 
     @property
     def payload(self) -> dict[str, Any]:

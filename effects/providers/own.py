@@ -7,12 +7,14 @@ answers (effects/polled.py). Whatever goes wrong is "can't tell".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.db import close_old_connections
 
 from effects import accounts, outbound, signing
 from effects.models import Kind
 from effects.new_kind import BadKind, NewKind, check_url
-from effects.reconcile import CANT_TELL, Answer
+from effects.reconcile import CALLED_BACK, CANT_TELL, Answer
 from runs.evidence import canonical
 from runs.store import database_time, new_id
 
@@ -35,7 +37,7 @@ def look_up(effect: Sendable, kind: Kind) -> Answer:
         if answer.status != 200 or answer.cut:
             why = "the answer is too large" if answer.cut else f"the agent answered {answer.status}"
             return Answer(CANT_TELL, why)
-        return looked_up.read(answer.body)
+        return replace(looked_up.read(answer.body), answered_by=CALLED_BACK)
     except (outbound.Refused, outbound.NoConnection, outbound.NoAnswer) as error:
         return Answer(CANT_TELL, str(error))
     except (signing.Unreadable, looked_up.BadAnswer) as error:

@@ -109,6 +109,8 @@ def test_an_agent_is_asked_by_a_signed_question(
     agent.body = json.dumps(said).encode()
     assert lookup.check_effect(effect.pk) == then
     [asked] = agent.heard
+    told = EvidencePayload.objects.filter(stream=effect.run_id, body__contains='"answered_by":"callback"')
+    assert told.exists(), "an agent said so, in its provider's place"
     assert is_genuine(secret, asked.headers, asked.body)
     question = json.loads(asked.body)
     assert (question["key"], question["kind"], question["attempt"]) == (KEY, "bank.charge", 1)

@@ -221,13 +221,11 @@ def compensations(window: Window) -> list[Sample]:
 
 
 def unknown(window: Window) -> list[Sample]:
-    """What is unknown now, by its age, and what became known in the window, by how long that took."""
+    """What is unknown now, the oldest first; then what became known in the window, by how long that took."""
     models = ((Effect, "settlement"), (Delivery, "state"), (Compensation, "state"))
-    return _newest(
-        part
-        for model, state in models
-        for part in (_open(model, state, window), _closed(model, state, window))
-    )
+    open_ones = [one for model, state in models for one in _open(model, state, window)]
+    oldest = sorted(open_ones, key=lambda one: one.at)
+    return [*oldest, *_newest(_closed(model, state, window) for model, state in models)][:MOST]
 
 
 def _open(model: Any, state: str, window: Window) -> Iterable[Sample]:

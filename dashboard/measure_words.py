@@ -177,8 +177,10 @@ def beside(measure: Measure) -> str:
 
 
 def _at_once(m: Measure) -> str:
-    at_once = words.count(m.beside["at once"], "stop", "stops")
-    return f"n = {m.n:,} carried further. {at_once} took effect in the commit that recorded it or them."
+    at_once = m.beside["at once"]
+    them = "it" if at_once == 1 else "them"
+    stops = words.count(at_once, "stop")
+    return f"n = {m.n:,} carried further. {stops} took effect in the very commit that recorded {them}."
 
 
 def _shares_of(m: Measure) -> str:

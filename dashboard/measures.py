@@ -19,7 +19,7 @@ from .measure_rows import MOST, Sample, Window
 ENOUGH = 5  # fewer than these make no percentile and no share
 DAYS = 14  # the window, unless another is asked for
 LIMITS = {"in 5 min": 300.0, "in 1 h": 3_600.0, "in 24 h": 86_400.0}
-SHOWN = 50  # of the list behind a measure, on the page
+SHOWN = 10  # of the list behind a measure, on the page
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dashboard.measure_words import length
 from dashboard.measures import Day, Measure
 
 TOP, FLOOR = 12.0, 76.0  # percent of the height that the plot takes
-WIDTH = 88.0  # percent of the width; the names of the lines stand behind it
+WIDTH = 100.0  # percent of the width that all days take
 # What is stacked in a day's bar, from the axis up: (figure, css class). The rest of n comes last.
 PARTS: dict[int, tuple[tuple[str, str], ...]] = {
     2: (("found", "ch-b"),),
@@ -24,12 +24,12 @@ PARTS: dict[int, tuple[tuple[str, str], ...]] = {
 }
 REST = {2: "ch-a", 3: "ch-b", 4: "ch-a", 5: "ch-b", 7: "ch-b"}
 LEGEND = {
-    1: "Whole line: p50. Dashed line: p95.",
+    1: "Whole line, full dot: p50. Dashed line, ring: p95.",
     2: "Filled: stops. Dashed outline: what was found.",
     3: "Filled: reconciled in 1 h. Dashed outline: not, or later.",
     4: "Filled: keys counted. Dashed outline: two objects or more.",
     5: "Filled: verified. Plain outline: failed. Dashed outline: unknown.",
-    6: "Whole line: p50. Dashed line: p95.",
+    6: "Whole line, full dot: p50. Dashed line, ring: p95.",
     7: "Filled: with evidence for every effect. Dashed outline: without.",
 }
 
@@ -53,6 +53,7 @@ class Box:
 class Dot:
     """A day of a line that stands alone between gaps."""
 
+    css: str
     x: float
     y: float
 
@@ -110,7 +111,7 @@ def _bars(number: int, days: list[Day]) -> dict[str, Any]:
         for css, share in _stack(number, day):
             height = round((FLOOR - TOP) * share / most, 2)
             y = round(y - height, 2)
-            if share:
+            if share and not (day.partial and css == "ch-a"):  # the hatch shows on no full ground
                 boxes.append(Box(css, _x(place, slot) + slot * 0.15, y, slot * 0.7, height))
         if day.partial and day.n:
             hatched.append(Box("ch-part", _x(place, slot) + slot * 0.15, y, slot * 0.7, FLOOR - y))
@@ -131,11 +132,11 @@ def _lines(days: list[Day]) -> dict[str, Any]:
     slot = WIDTH / len(days)
     dots: list[Dot] = []
     lines: list[tuple[str, str]] = []
-    for css, name in (("ch-line", "p50"), ("ch-line2", "p95")):
+    for css, dot, name in (("ch-line2", "ch-1", "p95"), ("ch-line", "ch-0", "p50")):
         for stretch in _stretches(values[name]):
             points = [((place + 0.5) * slot, _y(value, most)) for place, value in stretch]
             if len(points) == 1:
-                dots.append(Dot(round(points[0][0], 2), round(points[0][1], 2)))
+                dots.append(Dot(dot, round(points[0][0], 2), round(points[0][1], 2)))
             else:
                 lines.append((css, " ".join(f"{x:.2f},{y:.2f}" for x, y in points)))
     hatched = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dashboard import reports
@@ -34,6 +36,18 @@ def told(run: object, mode: str) -> str:
     return "\n".join([*mine, *(line.text for line in preview.lines)])
 
 
+def test_no_cell_of_the_effects_runs_its_words_together(world: World) -> None:
+    run = world.run()
+    post = a_kind(world.workspace, "blog.post", reversible="public_post")
+    later = {"next_check_at": in_seconds(60), "check_until": in_seconds(600)}
+    an_effect(world.claimed(run), "UNKNOWN", kind=post, plan=plan_bytes(none_because="it is read"), **later)
+    html = browser(world.dana).get(f"/runs/{run.pk}/").content.decode()
+    table = html[html.index('id="effects"') :].partition("</section>")[0]
+    assert "It can’t be called back" in table
+    assert "until <time" in table
+    assert re.findall(r"\S+<span class=\"sub\">", table) == []
+
+
 def test_the_dialog_says_what_stays_what_is_planned_and_whom_a_cancel_asks(world: World) -> None:
     run = world.run()
     post = a_kind(world.workspace, "blog.post", reversible="public_post")
@@ -44,9 +58,9 @@ def test_the_dialog_says_what_stays_what_is_planned_and_whom_a_cancel_asks(world
     an_effect(step, "CONFIRMED", key="note:1")
     a_job(world, run, job_at=in_seconds(-60))
     said = told(run, "cancel")
-    assert "2 of what already happened can't be called back: “post:1” and “post:2”." in said
+    assert "2 of what already happened can’t be called back: “post:1” and “post:2”." in said
     assert "1 has a declared compensation: “charge:1”." in said
-    assert "2 have none declared: “note:1” and “render:1”." in said
+    assert "2 have no compensation declared: “note:1” and “render:1”." in said
     assert "“render:1”: running at the provider, as of " in said
     asks = "render.example will be asked to cancel “render:1”. Asked is not cancelled."
     assert asks in said

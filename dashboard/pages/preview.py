@@ -144,7 +144,7 @@ def _afterwards(facts: Facts) -> Iterable[Told]:
     found = sorted_out(facts.effects)
     of = "Of the effects shown on its page, " if facts.settlements.total() > len(facts.effects) else ""
     if found.never:
-        lead = f"{len(found.never)} of what already happened can't be called back"
+        lead = f"{len(found.never)} of what already happened can’t be called back"
         yield Told("st-refused", f"{of}{lead}: {names(found.never)}.", tone="c-flight")
     if found.planned:
         has = f"{len(found.planned)} {'has' if len(found.planned) == 1 else 'have'}"
@@ -152,7 +152,8 @@ def _afterwards(facts: Facts) -> Iterable[Told]:
         yield Told("st-comp", f"{of}{has} a declared compensation: {names(found.planned)}. {then}")
     if found.neither:
         has = "has" if len(found.neither) == 1 else "have"
-        yield Told("st-none", f"{of}{len(found.neither)} {has} none declared: {names(found.neither)}.")
+        lead = f"{len(found.neither)} {has} no compensation declared"
+        yield Told("st-none", f"{of}{lead}: {names(found.neither)}.")
 
 
 def _jobs(facts: Facts) -> Iterable[Told]:

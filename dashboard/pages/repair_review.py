@@ -22,9 +22,14 @@ from effects.compensation import RESTORE_FILES
 from effects.models import Compensation, CompensationState, Kind, Review
 from runs import halts
 from runs.access import Actor
+from runs.models import Evidence
 from runs.rules import rules_of
 
 RECHECKED = "Plan re-checked"
+SENT = (
+    *(CompensationState.DISPATCHED, CompensationState.VERIFIED, CompensationState.FAILED),
+    *(CompensationState.UNKNOWN, CompensationState.ACCEPTED_UNKNOWN),
+)
 WHERE = ("sent by", "method", "content type")
 
 
@@ -75,6 +80,28 @@ class RepairDetail(Detail):
     def closed_says(self) -> str:
         """Where it stands, once there is nothing to decide any more; and that a newer review is open."""
         return "" if self.is_open else self.stands
+
+    @property
+    def came_of_it(self) -> str:
+        """Since when what is said of it stands, and its number at the provider; "" before it was sent."""
+        at = self.repair.settled_at or self.repair.unknown_since
+        if at is None or self.repair.state not in SENT:
+            return ""
+        ref = f", reference {words.brief(self.repair.provider_ref, 120)}" if self.repair.provider_ref else ""
+        return f"Recorded {words.moment_utc(at)}{ref}."
+
+    @cached_property
+    def newest_line(self) -> int | None:
+        """The newest move of it: the line that its state stands on."""
+        rows = Evidence.objects.filter(stream=self.run.pk, effect_key=self.repair.key)
+        moves = rows.filter(kind__startswith="compensation.").order_by("-seq")
+        return moves.values_list("seq", flat=True).first()
+
+    @property
+    def call_says(self) -> str:
+        """A permit says that it may have been sent, not that it was."""
+        sent = self.repair.state in SENT
+        return "The call that its permit was given for" if sent else "The call as it would be sent"
 
     @property
     def unknown_href(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -24,7 +25,17 @@ from runs.scopes import Target, request_scope_stop
 from runs.stops import Wish
 from tests.dashboard.scenes import browser, text_of
 from tests.dashboard.test_reviews_page import page, press, signed_in
-from tests.worlds import World, a_compensation, a_kind, a_permit, a_step, fresh, in_seconds, intention
+from tests.worlds import (
+    World,
+    a_compensation,
+    a_kind,
+    a_permit,
+    a_step,
+    an_approval,
+    fresh,
+    in_seconds,
+    intention,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -355,6 +366,27 @@ def test_each_state_has_its_words_on_review_run_and_report(
         assert sentence in shown or state in ("PROPOSED", "APPROVED")
         assert not any(never in shown.lower() for never in (*words.FORBIDDEN, "compensated successfully"))
     assert word in said_on(dana, f"/runs/{effect.run_id}/report")
+
+
+def test_a_verified_one_says_when_by_which_line_and_every_time_has_its_zone(world: World) -> None:
+    effect = charged(world)
+    opened = a_permit(a_step(effect.run, "DISPATCHED"), "REPORTED", guard="compensate")
+    told: dict[str, Any] = {"ground": "looked up", "settled_at": in_seconds(0), "provider_ref": "re_9"}
+    one = a_compensation(effect, "VERIFIED", title="Refund", permit=opened, **told)
+    seq = record(effect.run, Line("compensation.verified", "system", effect_key=one.key))
+    review = review_of(one, closed_as="used", closed_at=in_seconds(0))
+    an_approval(review, "CONSUMED")
+    html = browser(world.dana).get(f"/reviews/{review.pk}").content.decode()
+    said = text_of(html)
+    recorded = f"Recorded {words.moment_utc(told['settled_at'])}, reference re_9."
+    assert f"It is there, by a look-up at the provider. {recorded}" in said
+    assert f"e-{seq}" in html
+    assert "would be sent" not in said
+    assert (times := re.findall(r"\d{4}, \d\d:\d\d:\d\d(?! UTC)", said)) == [], times
+    review = proposed(world, effect=charged(world, world.run("another")))
+    control = page(browser(world.dana), review)
+    assert "The call as it would be sent" in control
+    assert "Recorded" not in control
 
 
 def test_every_state_of_a_compensation_is_in_that_table() -> None:

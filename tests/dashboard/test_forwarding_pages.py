@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def told(run: object, mode: str) -> str:
 def test_no_cell_of_the_effects_runs_its_words_together(world: World) -> None:
     run = world.run()
     post = a_kind(world.workspace, "blog.post", reversible="public_post")
-    later = {"next_check_at": in_seconds(60), "check_until": in_seconds(600)}
+    later: dict[str, Any] = {"next_check_at": in_seconds(60), "check_until": in_seconds(600)}
     an_effect(world.claimed(run), "UNKNOWN", kind=post, plan=plan_bytes(none_because="it is read"), **later)
     html = browser(world.dana).get(f"/runs/{run.pk}/").content.decode()
     table = html[html.index('id="effects"') :].partition("</section>")[0]

@@ -154,7 +154,9 @@
     const dialog = document.querySelector("dialog[open]");
     if (ev.key === "Enter" && (ev.ctrlKey || ev.metaKey)) { (dialog ?? document).querySelector("form[data-stop]")?.requestSubmit(); return; }
     if (dialog || ev.ctrlKey || ev.metaKey || ev.altKey || cookie("keys") === "off") return;
-    if (ev.target.matches("input,select,textarea,[contenteditable]") || !keys[ev.key]) return;
+    const typing = ev.target.matches("input,select,textarea,[contenteditable]");
+    const left = ev.target.closest("dialog");   // shut, and no frame was drawn since: the focus is still in it
+    if ((typing && !left) || !keys[ev.key]) return;
     ev.preventDefault();
     keys[ev.key]();
   });

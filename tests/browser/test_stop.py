@@ -66,6 +66,25 @@ def test_stop_works_by_keyboard_alone_and_escape_gives_the_focus_back(site: Site
     expect(page.locator("#stop-said")).to_be_focused()
 
 
+def test_a_key_works_in_the_instant_after_a_dialog_shut(site: Site, visit: Visit) -> None:
+    """Until a frame is drawn the focus stays in the field of the dialog that is gone."""
+    page = visit("alice", f"/runs/{site.rows['spare'][-1]}/")
+    page.keyboard.press("s")
+    page.get_by_role("dialog").wait_for()
+    still_there = page.evaluate(
+        """() => {
+            const dialog = document.querySelector("dialog[open]");
+            dialog.querySelector("input:not([type=hidden])").focus();
+            dialog.close();
+            const field = document.activeElement;
+            field.dispatchEvent(new KeyboardEvent("keydown", { key: "?", bubbles: true }));
+            return dialog.contains(field);
+        }"""
+    )
+    assert still_there, "the situation that this is about"
+    expect(page.locator("#help")).to_be_visible()
+
+
 def test_keys_can_be_switched_off(site: Site, visit: Visit) -> None:
     page = visit("alice", f"/runs/{site.rows['spare'][-1]}/")
     page.keyboard.press("?")

@@ -38,7 +38,7 @@ def answered(world: World, row: Any, by: Any, said: Answer) -> int:
     return line.seq
 
 
-# --- An agent in its provider's place -------------------------------------------------------------------------
+# --- An agent in its provider's place ---
 
 
 @pytest.mark.parametrize(("of", "reason"), [("alice", "own_run"), ("bob", "NOT_APPLIED")])

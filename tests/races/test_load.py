@@ -27,15 +27,13 @@ def load(
     return counts
 
 
-def is_busy(counts: dict[str, Any], dispatches: int, stops: int, *, met: float = 1 / 2) -> None:
-    """The situations that the verdict is about occurred, and often; `met`: the share of stops that found
-    something in flight, by which the others are measured.
-    """
+def is_busy(counts: dict[str, Any], dispatches: int, stops: int) -> None:
+    """The situations that the verdict is about occurred, and often: half the stops found something in flight."""
     assert counts["permits"] == counts["dispatched"] >= dispatches
     assert counts["stops"] == counts["recorded"] >= stops
-    assert counts["refused"] >= stops * met / 2
-    assert counts["stops with something in flight"] >= stops * met
-    assert counts["listed"] >= stops * met * 2
+    assert counts["refused"] >= stops / 4
+    assert counts["stops with something in flight"] >= stops / 2
+    assert counts["listed"] >= stops
 
 
 @pytest.mark.invariant("I2")
@@ -66,5 +64,6 @@ def test_the_same_load_through_an_exists_without_a_lock_starts_what_no_stop_know
 ) -> None:
     """The control: without it, the zero above would say nothing."""
     counts = load(processes, capsys, 230, shape="plain", dispatches=2_500, stops=60)
-    is_busy(counts, 2_500, 60, met=1 / 20)  # here a stop may have missed all there was
-    assert counts["unlisted"] > 0
+    assert counts["permits"] == counts["dispatched"] >= 2_500
+    assert counts["stops"] == counts["recorded"] >= 60
+    assert counts["unlisted"] > 0  # so few may be refused or listed that neither has a least number

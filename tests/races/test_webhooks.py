@@ -19,6 +19,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
 KEY = "charge:7"
 
 
+def message_of(bank: Teller, key: str, says: str, message_id: str = "") -> Message:
+    """What the bank would send of this key, signed now."""
+    body = bank.body(key, says)
+    named = bank.headers(body, message_id)
+    return Message(named["webhook-id"], named["webhook-timestamp"], named["webhook-signature"], body)
+
+
 class Scene:
     """An account, a kind of it, and a run; its effect is not there yet."""
 
@@ -29,9 +36,7 @@ class Scene:
         self.run: Run = self.world.run()
 
     def message(self, says: str = "succeeded", message_id: str = "") -> Message:
-        body = self.bank.body(KEY, says)
-        named = self.bank.headers(body, message_id)
-        return Message(named["webhook-id"], named["webhook-timestamp"], named["webhook-signature"], body)
+        return message_of(self.bank, KEY, says, message_id)
 
     def hear(self, message: Message) -> str:
         return inbound.receive(self.bank.account.pk, message)

@@ -375,3 +375,14 @@ def dispatch_if_approved(effect: Effect) -> int:
     sql = f"UPDATE effects_effect SET settlement = 'DISPATCHED' WHERE id = %(effect)s AND {given}"
     with transaction.atomic():
         return execute(sql, {"effect": effect.pk})
+
+
+def decide(effect: Effect, settlement: str) -> int:
+    """A person's word on what is unknown: read, then written, without the lock of its run."""
+    with transaction.atomic():
+        read = execute(
+            "SELECT 1 FROM effects_effect WHERE id = %(effect)s AND settlement = 'UNKNOWN'",
+            {"effect": effect.pk},
+        )
+        sql = "UPDATE effects_effect SET settlement = %(to)s, ground = 'decided' WHERE id = %(effect)s"
+        return execute(sql, {"effect": effect.pk, "to": settlement}) if read else 0

@@ -36,7 +36,11 @@ class Scene:
     def __init__(self) -> None:
         self.world = World()
         self.bank = Teller(*an_account(self.world.workspace))
-        given = {"account": "bank", "updated_at": in_seconds(-3600), "lookup": {"url": "https://bank.test/"}}
+        given: dict[str, Any] = {
+            "account": "bank",
+            "updated_at": in_seconds(-3600),
+            "lookup": {"url": "https://bank.test/"},
+        }
         kind = a_kind(self.world.workspace, **given)
         self.effect: Effect = an_unknown(self.world, kind=kind)
 
@@ -214,7 +218,7 @@ def test_of_two_who_agree_at_once_one_is_the_second_person() -> None:
     bob, carol = scene.world.bob, scene.world.carol
     first, second = meet(scene.agree(waits, bob), scene.agree(waits, carol))
     assert (said(first), said(second)) == ("ACCEPTED_UNKNOWN", "withdrawn")
-    assert fresh(waits).second == bob.user
+    assert Resolution.objects.get(pk=waits.pk).second == bob.user
     assert scene.moves == ["effect.accepted_unknown"]
     assert scene.lines.count("resolution.agreed") == 1
 

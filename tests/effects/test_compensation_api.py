@@ -119,7 +119,7 @@ def test_a_kind_says_on_the_wire_what_lessens_its_effects(world: World, agent: W
     agent.post(f"/runs/{run['id']}/complete", {"seen_version": 1})
     made = agent.post(f"/effects/{got['effect']['id']}/compensations", {})
     assert (made.status, made.data["expected"]) == (201, "one refund")
-    assert bytes(Compensation.objects.get().body) == b'{"charge":"ch_9"}'
+    assert bytes(Compensation.objects.get().body) == b'{"charge": "ch_9"}', "to the byte"
 
 
 @pytest.mark.parametrize("number", [1, 5])

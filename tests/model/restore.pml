@@ -18,6 +18,16 @@ mtype = { ACTIVE, PAUSED, NONE, OPEN, NOT_SENT, REPORTED, LOST, DECLARED, DISPAT
 #define NO_DOUBT   5       /* what was in flight is taken for "not started yet" */
 #define NO_GATE    6       /* the resume asks no gate, nor the list of effects */
 
+/* NO_LOSE with those off that mask it, so that it is seen; and the same with permits LOST, which has to hold. Of
+ * both, the assertions that the others break are not asked: I7 alone is.
+ */
+#define NO_LOSE_PAIR    7   /* NO_LOSE, NO_LEAP and NO_HOLD */
+#define LOSE_CONTROL    8   /* NO_LEAP and NO_HOLD: survives, by the lost permit alone */
+#define LEAPS           (mutant != NO_LEAP && mutant != NO_LOSE_PAIR && mutant != LOSE_CONTROL)
+#define HOLDS           (mutant != NO_HOLD && mutant != NO_LOSE_PAIR && mutant != LOSE_CONTROL)
+#define LOSES           (mutant != NO_LOSE && mutant != NO_LOSE_PAIR)
+#define ALONE(what)     ((what) || mutant == NO_LOSE_PAIR || mutant == LOSE_CONTROL)
+
 /* Situations that the search must come to. */
 #define SITUATION(n, what) if :: mutant == n && (what) -> assert(false) :: else fi
 #define STALE_ASK    51    /* somebody asked with a version from before the restore, and was refused */
@@ -32,7 +42,7 @@ byte mutant = 0;
 
 mtype status = ACTIVE;  byte version = 1;  bool shut = false;
 mtype permit = NONE;  byte seen;  byte holder = 255;  mtype effect = DECLARED;
-mtype b_status;  byte b_version;  mtype b_permit;  byte b_seen;  byte b_holder;  mtype b_effect;
+mtype b_status;  byte b_version;  mtype b_permit;  byte b_seen;  byte b_holder;  mtype b_effect;  byte b_given;
 bool taken = false;
 /* the world */
 byte era = 0;              /* how many restores there were */
@@ -48,8 +58,8 @@ again:
   atomic {
     go = (status == ACTIVE && !shut && version == carried && effect == DECLARED && permit == NONE);
     if :: go ->
-         assert(when == era);                                       /* I1: no version from before a restore */
-         assert(decided);                                           /* I5, I17: a restore starts nothing */
+         assert(ALONE(when == era));                                /* I1: no version from before a restore */
+         assert(ALONE(decided));                                           /* I5, I17: a restore starts nothing */
          SITUATION(GOES_ON, era > 0);
          permit = OPEN; seen = carried; holder = me; given = era; effect = DISPATCHED
        :: else -> SITUATION(STALE_ASK, when < era) fi
@@ -58,7 +68,7 @@ again:
   if :: goto done :: skip fi;
   atomic {                                                          /* by its own token: of no row, it is NotFound */
     open = (permit == OPEN && holder == me && seen == carried && status == ACTIVE && version == carried);
-    if :: open -> assert(when == era)                               /* I7 */
+    if :: open -> assert(given == era)                              /* I7: no permit from before a restore */
        :: else -> SITUATION(STALE_LOOK, when < era);
             if :: holder == me && permit == OPEN -> permit = NOT_SENT; effect = DECLARED :: else fi
     fi
@@ -75,10 +85,10 @@ done:
   atomic { go = false; open = false; carried = 0; when = 0; tries = 0 }
 }
 
-/* backup: one consistent snapshot. */
+/* backup.take: one consistent snapshot. */
 proctype Backup() {
   atomic { b_status = status; b_version = version; b_permit = permit; b_seen = seen; b_holder = holder;
-           b_effect = effect; taken = true }
+           b_effect = effect; b_given = given; taken = true }
 }
 
 /* stops.request_stop, and drain.drain_run, which brings the run to rest: what is lost is in doubt. */
@@ -98,12 +108,13 @@ again:
   atomic {
     before = version; era++; turns++; SITUATION(TWICE, era > 1);
     status = b_status; version = b_version; permit = b_permit; seen = b_seen; holder = b_holder; effect = b_effect;
+    given = b_given;
     known = (b_effect != DECLARED);
-    if :: before > version && mutant != NO_BEFORE && mutant != NO_LEAP -> version = before :: else fi;
-    if :: mutant != NO_LEAP -> version = version + LEAP :: else fi;
-    shut = (mutant != NO_HOLD); decided = false;
-    if :: status == ACTIVE && mutant != NO_HOLD -> status = PAUSED :: else fi;
-    if :: permit == OPEN && mutant != NO_LOSE -> permit = LOST :: else fi;
+    if :: before > version && mutant != NO_BEFORE && LEAPS -> version = before :: else fi;
+    if :: LEAPS -> version = version + LEAP :: else fi;
+    shut = HOLDS; decided = false;
+    if :: status == ACTIVE && HOLDS -> status = PAUSED :: else fi;
+    if :: permit == OPEN && LOSES -> permit = LOST :: else fi;
     if :: effect == DISPATCHED ->
          if :: mutant == NO_DOUBT -> effect = DECLARED; permit = NONE :: else -> effect = IN_DOUBT fi
        :: else fi;

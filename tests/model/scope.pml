@@ -144,7 +144,7 @@ next2: if :: mortal -> died = true; break :: skip fi
   i = 0
 }
 
-/* The sweep: it comes for as long as there is something to reach. */
+/* tasks.sweep, by fanout.carry_on: it comes for as long as there is something to reach. */
 proctype Sweep() { stopped -> run Fanout(40, false) }
 
 /* releases.release: refused before the stop is fenced; the epoch stays. */

@@ -2,9 +2,10 @@
 FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    ALLSTOP_DATA=/var/lib/allstop ALLSTOP_STATIC=/app/collected
+    ALLSTOP_DATA=/var/lib/allstop ALLSTOP_KEYS=/var/lib/allstop/keys ALLSTOP_STATIC=/app/collected
 
-RUN useradd --system --home-dir /var/lib/allstop --create-home --shell /usr/sbin/nologin allstop
+RUN useradd --system --home-dir /var/lib/allstop --create-home --shell /usr/sbin/nologin allstop \
+    && install -d -m 700 -o allstop -g allstop /var/lib/allstop/keys
 WORKDIR /app
 
 COPY requirements/run.txt requirements/

@@ -19,9 +19,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects import browsing
 from effects.models import Kind, Provider
+from runs import keyring
 
 from .crowd import KEPT_FREE
 
+KEYS = {
+    keyring.SEAL: "Until then nothing is signed.",
+    keyring.REDACTION: "Until then removed text leaves no digest by which it could be told again.",
+}
 OLDEST_DAPHNE = (4, 2, 2)
 SQLITE_FULL = 2
 ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[\w.-]+)(:\d+)?", re.IGNORECASE)
@@ -32,7 +37,7 @@ MOUNTS = Path("/proc/self/mounts")
 @register(Tags.security)
 def installation(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Key, hosts, origins, clock, server: what a process must have before it may answer anyone."""
-    found: list[CheckMessage] = [*_origins(), *_clock(), *_daphne(version("daphne"))]
+    found: list[CheckMessage] = [*_origins(), *_clock(), *_daphne(version("daphne")), *_keys()]
     return found + ([*_debug()] if settings.DEBUG else [*_key(), *_hosts()])
 
 
@@ -72,6 +77,21 @@ def _clock() -> list[CheckMessage]:
         return []
     hint = "Remove TIME_ZONE and USE_TZ from your settings: moments are kept and shown in UTC."
     return [Error("Moments would not be kept in UTC.", hint=hint, id="allstop.E005")]
+
+
+def _keys() -> list[CheckMessage]:
+    """A warning, no error: a stop must be recorded whether or not a statement of it can be signed."""
+    found: list[CheckMessage] = []
+    for name, lost in KEYS.items():
+        try:
+            keyring.read(name)
+        except keyring.KeyUnreadable as error:
+            hint = f"{lost} `manage.py up` makes it; in other processes set ALLSTOP_KEYS to its folder."
+            found.append(Advice(f"The key file {error}.", hint=hint, id="allstop.W014"))
+        if keyring.open_to_others(name):
+            hint = f"chmod 600 {keyring.folder() / name}; if others could read it, also rotate it."
+            found.append(Advice(f"The key file {name} is open to others.", hint=hint, id="allstop.W015"))
+    return found
 
 
 def _debug() -> list[CheckMessage]:

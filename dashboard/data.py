@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from runs import keyring
+
 # Commands that take --data DIR.
 COMMANDS = ("up", "backup", "restore", "verify", "signin")
 
@@ -17,10 +19,16 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(home) / "allstop"
 
 
+def keys(data: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the key files: where ALLSTOP_KEYS says, otherwise the data folder."""
+    return Path(environ.get("ALLSTOP_KEYS") or data).expanduser().absolute()
+
+
 def prepare(data: Path) -> None:
-    """Make the folder and its secret key, both readable by their owner alone. Raises OSError."""
+    """Make the folder and its keys, all readable by their owner alone. Raises OSError."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     (data / "logs").mkdir(mode=0o700, exist_ok=True)
+    keyring.prepare(keys(data))
     key = data / "secret_key"
     if key.exists():
         return

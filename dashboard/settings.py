@@ -13,6 +13,8 @@ env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ALLSTOP_DATA = data.folder()
+# The folder of seal.key and redaction.key. Every process that signs or redacts sees the same.
+ALLSTOP_KEYS = data.keys(ALLSTOP_DATA)
 
 DEBUG = env.bool("ALLSTOP_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or data.secret_key(ALLSTOP_DATA)

@@ -13,6 +13,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from dashboard import checks
+from runs import keyring
 from tests.processes import ROOT
 from tests.worlds import a_kind, a_workspace
 
@@ -226,6 +227,7 @@ def test_a_production_setting_passes_the_checks_for_deployment(tmp_path: Any) ->
         "ALLSTOP_ORIGINS": "https://stop.example.com",
         "ALLSTOP_BEHIND_PROXY": "true",
     }
+    keyring.prepare(tmp_path)  # as `up` does
     command = [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -34,6 +34,8 @@ from tests.effects.job_site import JobSite, job_site
 from tests.effects.sending import before
 from tests.worlds import World, a_permit, an_effect, fresh, in_seconds, intention, kinds_of, lapse
 
+LINES_IN_PARTS = 10  # SQLite takes some sixty lines of evidence a statement
+
 
 @pytest.fixture
 def site(settings: Settings) -> Iterator[JobSite]:
@@ -185,6 +187,22 @@ def test_a_scope_with_nothing_to_ask_pays_one_query_a_chunk(world: World) -> Non
     assert len(queries) == 0
 
 
+def test_a_stop_asks_two_hundred_with_as_many_statements_as_one(world: World) -> None:
+    statements = []
+    for number in (1, 200):
+        run = world.run(f"of-{number}")
+        for place in range(number):
+            a_job(world, run, key=f"render:{place}")
+        with CaptureQueriesContext(connection) as queries:
+            world.stop(run)
+        asked = Effect.objects.filter(run=run, asks_about__isnull=False)
+        assert asked.values("step", "asks_about").distinct().count() == number
+        assert kinds_of(run).count("effect.declared") == number
+        statements.append(len(queries))
+    few, many = statements
+    assert many <= few + LINES_IN_PARTS
+
+
 # --- Sent by our executor -------------------------------------------------------------------------------
 
 
@@ -262,7 +280,8 @@ def test_a_run_that_goes_on_is_asked_for_nothing(world: World) -> None:
     run = world.run()
     job = a_job(world, run)
     stop = StopRequest(pk="stp_x", workspace=world.workspace, mode="cancel", version_after=1, deadline_s=60)
-    forwards._ask(run, stop, job, world.alice)
+    assert job.kind is not None
+    forwards._ask(run, stop, [(job, job.kind)], world.alice)
     answer = ask_gate(the_request(job))
     assert isinstance(answer, Refusal)
     assert answer.reason == STOPPED

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import zip_longest
 
 from celery import shared_task
 
@@ -130,12 +132,14 @@ def _fan_out() -> None:
 @with_own_connection
 @alone
 def reconcile_due() -> None:
-    """Look up all effects and compensations whose check is due, and ask how far jobs are."""
+    """Look up effects and compensations whose check is due, and ask how far jobs are: of each in turn, so
+    that no number of slow ones keeps the others from being asked in this pass.
+    """
     end = time.monotonic() + PASS_S
+    kinds = ((_check, reconcile.due()), (_verify, repair.due()), (_ask, jobs.due()))
+    turns = zip_longest(*([partial(ask, one) for one in ids] for ask, ids in kinds))
     with ThreadPoolExecutor(AT_ONCE, "allstop-look-up") as threads:
-        list(threads.map(partial(_check_one, end), reconcile.due()))
-        list(threads.map(partial(_verify_one, end), repair.due()))
-        list(threads.map(partial(_ask_one, end), jobs.due()))
+        list(threads.map(partial(_in_time, end), [ask for turn in turns for ask in turn if ask]))
 
 
 @shared_task(name="effects.tasks.check")
@@ -146,25 +150,15 @@ def check(effect_id: str) -> None:
         check_effect(effect_id)
 
 
-def _check_one(end: float, effect_id: str) -> None:
+def _in_time(end: float, ask: Callable[[], None]) -> None:
     if time.monotonic() < end:
-        _check(effect_id)
-
-
-def _verify_one(end: float, compensation_id: str) -> None:
-    if time.monotonic() < end:
-        _verify(compensation_id)
+        ask()
 
 
 @with_own_connection
 def _verify(compensation_id: str) -> None:
     if not leaving():
         each(repair.check, [compensation_id])
-
-
-def _ask_one(end: float, effect_id: str) -> None:
-    if time.monotonic() < end:
-        _ask(effect_id)
 
 
 @with_own_connection

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from django.db import connection, connections
 from pytest_django.fixtures import Settings
 
-from effects import drain, ends, executor, intents, lookup, outbound, reconcile, tasks
+from effects import drain, ends, executor, intents, jobs, lookup, outbound, reconcile, repair, tasks
 from effects.models import Effect, Kind, Settlement
 from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, StepStatus
 from tests.provider import Provider
@@ -481,3 +482,23 @@ def test_thousands_of_look_ups_at_a_slow_provider_hold_up_no_other(
     tasks.reconcile_due()
     assert other.pk in looked
     assert len(looked) <= tasks.AT_ONCE
+
+
+def test_slow_look_ups_of_effects_hold_up_neither_compensations_nor_jobs(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each question takes a whole pass, and there are more effects than threads."""
+    asked: list[str] = []
+
+    def slowly(one: str) -> None:
+        asked.append(one)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(tasks, "PASS_S", 0.2)
+    for module, ids in ((reconcile, [f"eff_{n}" for n in range(99)]), (repair, ["cmp_1"]), (jobs, ["job_1"])):
+        monkeypatch.setattr(module, "due", partial(list, ids))
+    monkeypatch.setattr(repair, "check", slowly)
+    for name in ("check_effect", "ask_job"):
+        monkeypatch.setattr(tasks, name, slowly)
+    tasks.reconcile_due()
+    assert sorted(asked) == ["cmp_1", "eff_0", "eff_1", "job_1"], "those behind have their turn in the next"

@@ -47,6 +47,7 @@ log = logging.getLogger("allstop.runs")
 LOGGED = ("stop.", "run.")
 WARNINGS = frozenset({"stop.timed_out", "stop.deadline_forced"})
 A_HINT = 50  # topics: their delivery has a second
+AT_A_TIME = 2_000  # lines hashed under one lock: some tens of milliseconds
 AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent for seconds
 
 
@@ -185,12 +186,12 @@ def topics_of(holder: Run | Workspace) -> list[str]:
     return [f"workspace:{holder.pk}:runs"]
 
 
-def seal(holder: Run | Workspace) -> Seal | None:
-    """Chain the stream's lines since its last seal; the caller holds the row's lock."""
+def seal(holder: Run | Workspace, most: int | None = None) -> Seal | None:
+    """Chain the stream's lines since its last seal, at most so many; the caller holds the row's lock."""
     last = Seal.objects.filter(stream=holder.pk).order_by("-upto_seq").first()
-    lines = Evidence.objects.filter(stream=holder.pk, seq__gt=last.upto_seq if last else 0)
+    lines = Evidence.objects.filter(stream=holder.pk, seq__gt=last.upto_seq if last else 0).order_by("seq")
     head, upto = last.head if last else "", 0
-    for line in lines.order_by("seq").iterator():
+    for line in lines[:most] if most else lines.iterator():
         head, upto = chain(head, line), line.seq
     if not upto:
         return None
@@ -216,12 +217,24 @@ def _fields(line: Evidence) -> Iterable[str]:
         yield value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-@verb
 def seal_stream(stream: str) -> Seal | None:
-    """Seal one stream under its row's lock; None when nothing is new."""
+    """Seal one stream, AT_A_TIME lines under its row's lock: a stop waits for no more.
+
+    Up to the line that is its last one now. Answers its newest seal, or None when nothing is new.
+    """
+    goal, newest = last_line(stream), None
+    while (sealed := _seal_some(stream)) is not None:
+        newest = sealed
+        if sealed.upto_seq >= goal:
+            break
+    return newest
+
+
+@verb
+def _seal_some(stream: str) -> Seal | None:
     model: Any = Run if stream.startswith("run_") else Workspace
     holder = model.objects.select_for_update(no_key=True).filter(pk=stream).first()
-    return seal(holder) if holder else None
+    return seal(holder, AT_A_TIME) if holder else None
 
 
 def streams_to_seal(limit: int = 500) -> list[str]:

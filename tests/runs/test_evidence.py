@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import reduce
 
 import pytest
 from django.db import connection
 
+from runs import evidence
 from runs.evidence import canonical, chain, digest, seal_stream, streams_to_seal
 from runs.models import Evidence, EvidencePayload, Run, Seal
 from tests.flush import without_triggers
@@ -104,6 +106,25 @@ def test_a_stream_with_new_lines_is_found_and_sealed(world: World) -> None:
     assert run.pk in streams_to_seal()
     assert seal_stream(run.pk) is not None
     assert (broken(run), Seal.objects.filter(stream=run.pk).count()) == ([], 3)
+
+
+@pytest.mark.invariant("I26")
+def test_a_long_tail_is_sealed_some_lines_at_a_time_with_the_head_of_one_go(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the run's lock, a stop above all, waits for a part only."""
+    run = world.run()
+    opened = world.opened(run)
+    world.stop(run)
+    world.report(opened, "applied")
+    lines = list(Evidence.objects.filter(stream=run.pk).order_by("seq"))
+    monkeypatch.setattr(evidence, "AT_A_TIME", 2)
+    newest = seal_stream(run.pk)
+    seals = list(Seal.objects.filter(stream=run.pk).order_by("upto_seq"))
+    assert len(lines) >= 5
+    assert [seal.upto_seq for seal in seals] == [*range(2, len(lines), 2), len(lines)]
+    assert newest is not None
+    assert newest.head == seals[-1].head == reduce(chain, lines, "")
 
 
 def test_a_workspace_has_a_stream_of_its_own(world: World) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-NAMES = ("gate", "stop", "race", "step", "http", "scope")
+NAMES = ("gate", "stop", "race", "step", "http", "scope", "pages")
 LONG = ("memory", "lossy")  # only when it is named
 
 

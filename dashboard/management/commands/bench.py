@@ -18,7 +18,7 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        names = "gate, stop, race, step, http, scope; memory, lossy"
+        names = "gate, stop, race, step, http, scope, pages; memory, lossy"
         parser.add_argument("names", nargs="*", metavar="NAME", help=names)
         parser.add_argument("--database", choices=DATABASES, help="one of them (default: both)")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -338,8 +338,9 @@ def wants_back(effect: Sendable) -> bool:
 def put_back(effect: Sendable, ready: Ready = lambda: None) -> Told:
     """Put back what was there before, under the plan `restore_files` that was declared with the intent.
 
-    A file that somebody changed since is left as it is. applied · partial (what was left) · unknown.
-    Raises NotDeclared, OSError, and what `ready` raises, which is called directly before the first file.
+    A file that somebody changed or deleted since is left as it is. applied · partial and not_applied (what
+    was left) · unknown. Raises NotDeclared, OSError, and what `ready` raises, which is called directly
+    before the first file.
     """
     if not wants_back(effect):
         raise NotDeclared(effect.pk)
@@ -348,24 +349,31 @@ def put_back(effect: Sendable, ready: Ready = lambda: None) -> Told:
         with _alone(root, effect) as lock:
             _bar(lock, effect.attempt)
             plan, _ = _journal(root, effect)
-            states = states_of(effect)
-            if not states:
+            if not plan:
                 return Told("not_applied", detail="nothing was put back: no journal says what was there")
             ready()
-            for place, state in enumerate(states):
-                if state.state == "written":
-                    _restore(root, effect, place, plan[place])
+            return _put_back(root, effect, plan)
     except Writing:
         return Told("unknown", detail="another process holds these files")
-    left = [state.path for state in states if state.state == "changed since"]
-    detail = (
-        f"{len(left)} files were changed since and are left as they are" if left else "each file is put back"
-    )
-    return Told(
-        "partial" if left else "applied",
-        items={"changed since": left[:TOLD_MAX]} if left else None,
-        detail=detail,
-    )
+
+
+def _put_back(root: Path, effect: Sendable, plan: list[dict[str, Any]]) -> Told:
+    states = states_of(effect)
+    written = [place for place, one in enumerate(states) if one.state == "written"]
+    for place in written:
+        _restore(root, effect, place, plan[place])
+    others = [place for place, one in enumerate(states) if one.happened and place not in written]
+    left = [place for place in others if _digest(root, plan[place]["path"]) != plan[place]["before"]]
+    if not others:
+        return Told("applied", detail="each file is put back")
+    detail = f"{len(written)} of {len(written) + len(others)} files were put back"
+    if len(left) < len(others):
+        detail += f"; {len(others) - len(left)} were as they were before already"
+    if not left:
+        return Told("applied", detail=detail)
+    detail += f"; {len(left)} were changed or deleted since and are left as they are"
+    items = _items([states[place] for place in left])
+    return Told("partial" if written else "not_applied", items=items, detail=detail)
 
 
 def is_back(effect: Sendable) -> Answer:
@@ -403,7 +411,8 @@ def _restore(root: Path, effect: Sendable, place: int, one: dict[str, Any]) -> N
     *folders, name = one["path"].split("/")
     with folder.inside(root, folders) as at, folder.inside(root, [folder.OURS]) as ours:
         if one["before"] is None:
-            os.unlink(name, dir_fd=at)
+            with suppress(FileNotFoundError):  # somebody was faster: it is as it was before
+                os.unlink(name, dir_fd=at)
         else:
             os.rename(_kept(effect, place), name, src_dir_fd=ours, dst_dir_fd=at)
         os.fsync(at)

@@ -23,7 +23,7 @@ from effects.resume import NotResumed, Resumed, resume
 from runs import drain, gate, halts
 from runs.evidence import digest
 from runs.guard import Known, Refusal
-from runs.models import Evidence, Membership, Permit, Restore, Run
+from runs.models import Evidence, EvidencePayload, Membership, Permit, Restore, Run
 from runs.models import Refusal as RefusalRow
 from runs.policies import Match, create_policy
 from runs.scopes import Target, request_scope_stop
@@ -648,6 +648,35 @@ def test_what_somebody_changed_since_is_left_and_told(desk: Desk) -> None:
     assert repair.carry_out(desk.made.pk) == "partial"
     assert (state_of(desk.made), fresh(desk.made).items) == ("FAILED", {"changed since": ["new.md"]})
     assert desk.files == {"old.md": "before", "new.md": "mine now"}
+
+
+# What somebody did with the two files meanwhile (None: deleted), and what is said of them then.
+MEANWHILE: list[tuple[dict[str, str | None], str, str, Any]] = [
+    ({"old.md": None}, "partial", "1 of 2 files were put back; 1 were changed", {"gone since": ["old.md"]}),
+    ({"new.md": None}, "applied", "1 of 2 files were put back; 1 were as they were before already", None),
+    ({"old.md": "before"}, "applied", "1 of 2 files were put back; 1 were as they were", None),
+    (
+        {"old.md": None, "new.md": "mine"},
+        "not_applied",
+        "0 of 2 files were put back; 2 were changed or deleted",
+        {"gone since": ["old.md"], "changed since": ["new.md"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("meanwhile", "outcome", "detail", "items"), MEANWHILE)
+def test_what_is_said_of_files_is_what_was_seen_of_them(
+    desk: Desk, meanwhile: dict[str, str | None], outcome: str, detail: str, items: Any
+) -> None:
+    for name, text in meanwhile.items():
+        (desk.root / name).unlink() if text is None else (desk.root / name).write_text(text)
+    assert repair.carry_out(desk.made.pk) == outcome
+    reported = Evidence.objects.get(stream=desk.made.run_id, kind="permit.reported", effect_key=desk.made.key)
+    assert detail in EvidencePayload.objects.get(stream=desk.made.run_id, seq=reported.seq).body
+    assert fresh(desk.made).items == items
+    assert desk.files.get("old.md") == (
+        "before" if "old.md" not in (items or {}).get("gone since", []) else None
+    )
 
 
 def test_without_a_journal_nothing_is_put_back_and_nothing_is_proved(desk: Desk) -> None:

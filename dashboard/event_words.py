@@ -109,6 +109,7 @@ EVENT = {
     "retry.scheduled": "Retry scheduled",
     "retry.due": "Retry due",
     "report.issued": "Report issued",
+    "report.signed_off": "Report signed: somebody has read it",
     "drill.asked": "Drill asked for",
     "drill.ended": "Drill ended",
     "drill.scheduled": "Schedule of drills changed",

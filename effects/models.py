@@ -19,6 +19,7 @@ from .compensation import Compensation, CompensationState
 from .delivery import Channel, Delivery, DeliveryState
 from .resolution import Attachment, Care, Matter, Resolution, Verdict
 from .review_tables import Approval, Review
+from .sign_off import SignOff
 
 
 class Provider(models.TextChoices):
@@ -357,5 +358,6 @@ __all__ = [
     "Resolution",
     "Review",
     "Settlement",
+    "SignOff",
     "Verdict",
 ]

@@ -27,10 +27,10 @@ class NotAllowed(PermissionError):
 
 ROLE_MAY: dict[str, frozenset[str]] = {
     Role.VIEWER: frozenset({"read"}),
-    Role.OPERATOR: frozenset({"read", "stop", "resume", "resolve", "demo"}),
-    Role.REVIEWER: frozenset({"read", "stop", "resume", "resolve", "demo", "approve", "release"}),
+    Role.OPERATOR: frozenset({"read", "sign", "stop", "resume", "resolve", "demo"}),
+    Role.REVIEWER: frozenset({"read", "sign", "stop", "resume", "resolve", "demo", "approve", "release"}),
     Role.ADMIN: frozenset(
-        {"read", "stop", "resume", "resolve", "demo", "approve", "release", "admin"}
+        {"read", "sign", "stop", "resume", "resolve", "demo", "approve", "release", "admin"}
         | {"kinds", "rules", "notices"}
     ),
 }

@@ -13,6 +13,7 @@ from dashboard import reports, words
 from dashboard.pages.shell import actor_of, build_shell, is_region, signed_in
 from dashboard.reports import RepairRow, Report
 from dashboard.reports.sentences import effect_term
+from dashboard.reports.signed import SignRow
 from dashboard.restored import missing_for
 from dashboard.words import Term
 from runs import access
@@ -24,8 +25,11 @@ SHOWN = 200
 def version_of(request: HttpRequest) -> int | None:
     """The version that the address names; None for the newest. Anything unreadable does not exist."""
     text = request.GET.get("version")
-    if text is None:
-        return None
+    return None if text is None else number_of(text)
+
+
+def number_of(text: str) -> int:
+    """A version's number; anything unreadable does not exist."""
     if not (text.isascii() and text.isdigit() and len(text) < 8):
         raise Http404
     return int(text)
@@ -34,8 +38,9 @@ def version_of(request: HttpRequest) -> int | None:
 class ReportPage:
     """A report and what came after it; an issued version never changes under its reader."""
 
-    def __init__(self, run_id: str, version: int | None) -> None:
+    def __init__(self, run_id: str, version: int | None, reader: str = "", may_sign: bool = False) -> None:
         self.report: Report = reports.load(run_id, version, SHOWN)
+        self.reader, self.may_sign = reader, may_sign
         issued = not self.report.draft
         self.since = reports.since(run_id, self.report.upto_seq) if issued else []
         self.missing = missing_for(self.report.run.admitted_at) if issued else ""
@@ -79,10 +84,29 @@ class ReportPage:
         return dict(words.REASONS).get(stop.reason, words.clean(stop.reason)) if stop else ""
 
     @property
+    def signatures(self) -> list[tuple[SignRow, str]]:
+        """Each sign-off of this version with its person's name."""
+        names = self.report.names
+        return [(row, words.clean(names.get(row.actor, row.actor))) for row in self.report.signatures]
+
+    @property
+    def asks_to_sign(self) -> bool:
+        """Whether this reader may sign this version and has not."""
+        signed = any(row.actor == self.reader for row in self.report.signatures)
+        return self.may_sign and not self.report.draft and not signed
+
+    @property
     def summary(self) -> str:
         """Said to those who listen when a newer version or new evidence is there."""
-        newest = f", version {self.report.newest} is available" if self.report.replaced else ""
+        newest = f". New evidence: version {self.report.newest} is available" if self.report.replaced else ""
         return f"{self.report.stamp}{newest}"
+
+
+def _shown(request: HttpRequest, run_id: str) -> int | None:
+    """The version to show. Who reads a draft gets the first one when it is issued, and stays with it."""
+    if request.GET.get("draft") == "1" and reports.newest(run_id):
+        return 1
+    return version_of(request)
 
 
 @require_GET
@@ -90,12 +114,13 @@ class ReportPage:
 def report_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """GET /runs/<id>/report?version=<n> : the document, or its live region."""
     run = access.find_run(actor_of(request), run_id)
-    shell = build_shell(request, "runs", run.workspace)
-    page = ReportPage(run.pk, version_of(request))
+    shell = build_shell(request, "reports", run.workspace)
+    page = ReportPage(run.pk, _shown(request, run.pk), actor_of(request).id, "sign" in shell.may)
     told: dict[str, Any] = {"shell": shell, "now": shell.now, "run": run, "page": page}
     told |= {"report": page.report, "topic": topics_of(run)[0]}
     if is_region(request):
-        return render(request, "report/_fragment.html", told | {"region": True})
+        whole = request.GET.get("draft") == "1" or page.report.draft
+        return render(request, "report/_fragment.html", told | {"region": True, "whole": whole})
     return render(request, "report/page.html", told)
 
 

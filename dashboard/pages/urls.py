@@ -34,6 +34,7 @@ from dashboard.pages import (
     release,
     repair_decisions,
     report,
+    report_sign,
     resume,
     retries,
     reviews,
@@ -146,6 +147,7 @@ urlpatterns: list[URLPattern] = [
     path("runs/<str:run_id>/files", files.files_page, name="files"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),
     path("runs/<str:run_id>/report.json", report.report_json, name="report-json"),
+    path("runs/<str:run_id>/report/sign", report_sign.sign, name="sign-report"),
 ]
 
 handler403 = "dashboard.pages.errors.forbidden"

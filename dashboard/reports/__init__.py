@@ -3,12 +3,13 @@
 Read model of page and JSON. What a caller needs:
 
 - `load(run_id, version=None, most=None) -> Report`: an issued version as it was frozen, or the draft
-  when none was issued yet. A page passes `most` (rows of manifest and log that it shows): 3 queries for
+  when none was issued yet. A page passes `most` (rows of manifest and log that it shows): 4 queries for
   an issued version, 8 for a draft (two or three more where something was compensated), whatever the size.
 - `read(run_id, version=None) -> dict`: the same as JSON values, complete, for the API and the JSON link.
 - `build(run_id, most=None) -> Report`: the draft of now, also when versions were issued.
 - `since(run_id, report.upto_seq) -> list[str]`: what came after a version ("New since it was issued").
-- `issue(run_id)`: the verb; `due()`: who waits for it. Called by `dashboard.tasks`.
+- `newest(run_id)`: the number of the newest issued version.
+- `issue(run_id)`: the verb; `signing.sign_off(…)`: a person's word that they read a version; `due()`: who waits for it. Called by `dashboard.tasks`.
 
 None of these asks who is reading: find the run with `access.find_run` first. `NotFound` is raised for
 an absent run or version.
@@ -21,10 +22,11 @@ section is never empty. A claim is `lead` (bold), `text`, `stress` (bold) and on
 (propose · review · lift) and `about` say what a person may do about it. Each
 table below the sections has `total`, `rows` and `says`; write `says` out whenever it is not empty.
 `report.run.drill` wants a mark that can't be overlooked. `replaced`, `newest`, `replaces` and `versions`
-serve the banner and the list beside it.
+serve the banner and the list beside it; `changes` is what it says that the version before did not, and
+`signatures` who has read this one.
 
 The digest is the SHA-256 of the canonical JSON (`runs.evidence.canonical`) of `document(report)`: all
-fields but id, digest, names and versions. Names are left out because they live in a person's row, where
+fields but id, digest, names, versions and sign-offs. Names are left out because they live in a person's row, where
 they can be erased; the frozen document holds ids.
 """
 
@@ -44,7 +46,7 @@ from .model import (
     VersionRow,
     WorkerRow,
 )
-from .versions import RESTING, due, is_genuine, issue, load, read, since
+from .versions import RESTING, due, is_genuine, issue, load, newest, read, since
 
 __all__ = [
     "RESTING",
@@ -66,6 +68,7 @@ __all__ = [
     "is_genuine",
     "issue",
     "load",
+    "newest",
     "read",
     "since",
 ]

@@ -10,6 +10,8 @@ from dashboard import repair_words, words
 from dashboard.event_words import event
 from dashboard.words import Term
 
+from .signed import SignRow, has_read, open_items
+
 SCHEMA = "allstop.report/1"
 
 
@@ -356,6 +358,15 @@ class SealFacts:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What a version says that version `since` did not: sentences with their lines, made from both."""
+
+    since: int
+    claims: list[Claim]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class VersionRow:
     """One issued version, for the list beside the report."""
 
@@ -403,11 +414,13 @@ class Report:
     deliveries: dict[str, int] = field(default_factory=dict)
     turns: Turns = field(default_factory=lambda: Turns(0, "", []))
     repairs: Repairs = field(default_factory=lambda: Repairs(0, ""))
+    changes: Changes | None = None
     # Beside the document: not part of it, not under its digest.
     id: str = field(default="", metadata={"beside": True})
     digest: str = field(default="", metadata={"beside": True})
     names: dict[str, str] = field(default_factory=dict, metadata={"beside": True})
     versions: list[VersionRow] = field(default_factory=list, metadata={"beside": True})
+    signed: list[SignRow] = field(default_factory=list, metadata={"beside": True})
 
     @property
     def term(self) -> Term:
@@ -433,3 +446,19 @@ class Report:
     @property
     def replaced(self) -> bool:
         return self.version is not None and self.version != self.newest
+
+    @property
+    def open_items(self) -> int:
+        """How much it leaves open."""
+        counts = (self.manifest.counts, self.repairs.counts, self.deliveries)
+        return open_items(*counts, self.status, self.outcome)
+
+    @property
+    def has_read(self) -> str:
+        """What a person signs."""
+        return has_read(self.open_items)
+
+    @property
+    def signatures(self) -> list[SignRow]:
+        """The sign-offs of this version."""
+        return [row for row in self.signed if row.version == self.version]

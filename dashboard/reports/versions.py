@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery
 
 from dashboard.event_words import event
 from dashboard.restored import missing_for
+from dashboard.statements import of_report
 from effects.models import Report as ReportRow
 from runs.access import SYSTEM, NotFound
 from runs.evidence import Line, canonical, digest, last_line, record, seal
@@ -18,10 +19,12 @@ from runs.models import Evidence, Run, RunStatus, Seal
 from runs.store import database_time, verb
 
 from .building import build, is_final, stamp
+from .changes import changes_since
 from .frozen import document, plain, revive
 from .model import Report, SealFacts, VersionRow
 from .queries import name_actors
 from .rows import DOUBTFUL
+from .signed import signed_rows
 
 RESTING = (
     RunStatus.CANCELLED,
@@ -33,9 +36,10 @@ RESTING = (
 )
 # Lines that change nothing a report is issued for. A kind that is not named here is looked into.
 IMMATERIAL = (
-    *("report.issued", "effect.looked_up", "compensation.looked_up", "stop.joined"),
+    *("report.issued", "report.signed_off", "effect.looked_up", "compensation.looked_up", "stop.joined"),
     *("permit.opened", "permit.reported", "permit.not_sent", "permit.lost"),
 )
+OWN = ("report.issued", "report.signed_off")  # they tell of the report itself
 RECENT = timedelta(seconds=30)
 SLICE, MANY = 200, 5_000
 TRIES = 3
@@ -55,25 +59,42 @@ def issue(run_id: str) -> ReportRow | None:
         if not behind(Run.objects.filter(pk=run_id)).exists():
             return None
         try:
-            return _insert(run_id, build(run_id))
+            return _insert(run_id, _prepare(run_id))
         except Moved:
             continue
     return _insert(run_id, None)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """The next version to be, and whether it would say anything new."""
+
+    draft: Report
+    version: int
+    is_news: bool
+
+
+def _prepare(run_id: str) -> Prepared:
+    """Compared with the newest version, which is read last: one that comes in between leaves a line."""
+    draft = build(run_id)
+    last = ReportRow.objects.filter(run=run_id).order_by("-version").first()
+    if last is None:
+        return Prepared(draft, 1, True)
+    before = json.loads(last.body)
+    changed = replace(draft, changes=changes_since(before, draft))
+    return Prepared(changed, last.version + 1, before["matters"] != draft.matters)
+
+
 @verb
-def _insert(run_id: str, draft: Report | None) -> ReportRow | None:
+def _insert(run_id: str, ready: Prepared | None) -> ReportRow | None:
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.status not in RESTING:
         return None
     newest = last_line(run.pk)
-    if draft is not None and draft.upto_seq != newest:
+    if ready is not None and ready.draft.upto_seq != newest:
         raise Moved
-    draft = draft or build(run_id)
-    last = ReportRow.objects.filter(run=run).order_by("-version").first()
-    if last is not None and json.loads(last.body)["matters"] == draft.matters:
-        return None
-    return _freeze(run, draft, last.version + 1 if last else 1)
+    ready = ready or _prepare(run_id)
+    return _freeze(run, ready.draft, ready.version) if ready.is_news else None
 
 
 def _freeze(run: Run, draft: Report, version: int) -> ReportRow:
@@ -101,6 +122,7 @@ def _freeze(run: Run, draft: Report, version: int) -> ReportRow:
         digest=digest(body),
         issued_at=now,
     )
+    of_report(row)
     told = {"version": version, "digest": row.digest, "outcome": row.outcome, "final": row.final}
     record(run, Line("report.issued", SYSTEM.id, told, current_version=run.cancel_version))
     return row
@@ -124,26 +146,28 @@ def load(run_id: str, version: int | None = None, most: int | None = None) -> Re
     row, versions = _find(run_id, version)
     if row is None:
         return build(run_id, most)
-    frozen = json.loads(row.body)
-    named = name_actors(_actors(frozen))
+    frozen, signed = json.loads(row.body), signed_rows(run_id)
+    named = name_actors(_actors(frozen) | {one.actor for one in signed})
     if most is not None:
         _shorten(frozen, most)
     report = revive(Report, frozen)
-    return replace(report, id=row.pk, digest=row.digest, versions=versions, names=named)
+    return replace(report, id=row.pk, digest=row.digest, versions=versions, names=named, signed=signed)
 
 
 def read(run_id: str, version: int | None = None) -> dict[str, Any]:
-    """The document as JSON values, with `issue` beside it: id, digest, versions and names.
+    """The document as JSON values, with `issue` beside it: id, digest, versions, sign-offs and names.
 
     `issue.digest` is the SHA-256 of the canonical JSON of everything but `issue`; a draft has none.
     """
     row, versions = _find(run_id, version)
     told = json.loads(row.body) if row else document(build(run_id))
+    signed = signed_rows(run_id) if row else []
     beside = {
         "id": row.pk if row else None,
         "digest": row.digest if row else None,
-        "names": name_actors(_actors(told)),
+        "names": name_actors(_actors(told) | {one.actor for one in signed}),
         "versions": [plain(one) for one in versions],
+        "signed": [plain(one) for one in signed],
         "missing": missing_for(Run.objects.values_list("admitted_at", flat=True).get(pk=run_id)),
     }
     return {**told, "issue": beside}
@@ -160,6 +184,12 @@ def _find(run_id: str, version: int | None) -> tuple[ReportRow | None, list[Vers
     if number not in {one.version for one in versions}:
         raise NotFound("report")
     return issued.get(version=number), versions
+
+
+def newest(run_id: str) -> int | None:
+    """The number of the newest issued version, None before one."""
+    numbers: QuerySet[ReportRow, int] = ReportRow.objects.filter(run=run_id).values_list("version", flat=True)
+    return numbers.order_by("-version").first()
 
 
 def is_genuine(row: ReportRow) -> bool:
@@ -195,7 +225,7 @@ def _shorten(body: dict[str, Any], most: int) -> None:
 
 def since(run_id: str, upto_seq: int) -> list[str]:
     """What the evidence holds beyond a version's last line, counted: "2 × Provider looked up"."""
-    lines = Evidence.objects.filter(stream=run_id, seq__gt=upto_seq).exclude(kind="report.issued")
+    lines = Evidence.objects.filter(stream=run_id, seq__gt=upto_seq).exclude(kind__in=OWN)
     kinds = lines.order_by().values_list("kind").annotate(number=Count("seq"), at=Min("seq")).order_by("at")
     return [f"{number} × {event(kind)}" for kind, number, _ in kinds]
 

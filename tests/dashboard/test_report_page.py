@@ -90,7 +90,8 @@ def test_a_run_that_has_not_rested_has_a_draft_that_moves_with_it(world: World) 
 
 
 def article_of(html: str) -> str:
-    return html.partition('<dl class="grid-facts">')[2].partition("</article>")[0]
+    """What is frozen: sign-offs stand beside it."""
+    return html.partition('<dl class="grid-facts">')[2].partition('<section id="signatures"')[0]
 
 
 def test_a_version_stays_as_it_was_and_points_at_the_newer_one(world: World) -> None:
@@ -101,15 +102,36 @@ def test_a_version_stays_as_it_was_and_points_at_the_newer_one(world: World) -> 
     settle.report(actor=world.agent, permit_id=permit.pk, token=permit.token, told=told)
     assert reports.issue(run.pk) is not None
     after = html_of(world, run, "?version=1")
-    assert article_of(before) == article_of(after)
+    assert article_of(before) == article_of(after) != ""
     assert "This version was replaced." in after
-    assert "Version 2 is available" in text_of(after)
+    assert "New evidence: version 2 is available" in text_of(after)
     newest = text_of(html_of(world, run))
     assert "Version 2, issued" in newest
     assert "replaces v1" in newest
+    assert "What changed since version 1" in newest
+    assert "It was awaiting verification; it is confirmed. Reported by its worker" in newest
     region = html_of(world, run, "?version=1", **{"HX-Request": "true"})
     assert "<article" not in region
-    assert "Version 2 is available" in region
+    assert "New evidence: version 2 is available" in region
+    assert "Version 1 does not change under you." in region
+
+
+def test_who_reads_a_draft_gets_the_first_version_and_stays_with_it(world: World) -> None:
+    run = world.run()
+    opened = world.opened(run, "charge:1")
+    assert f'hx-get="/runs/{run.pk}/report?draft=1"' in html_of(world, run)
+    live = {"HX-Request": "true"}
+    assert "Draft, as of" in html_of(world, run, "?draft=1", **live)
+    world.stop(run, deadline_s=0)
+    drain_run(run.pk)
+    reports.issue(run.pk)
+    first = html_of(world, run, "?draft=1", **live)
+    assert "Version 1, issued" in first
+    world.report(opened)
+    assert reports.issue(run.pk) is not None
+    still = html_of(world, run, "?draft=1", **live)
+    assert article_of(first) == article_of(still) != ""
+    assert "New evidence: version 2 is available" in still
 
 
 def test_the_file_is_the_whole_document_with_a_digest_that_holds(world: World) -> None:
@@ -153,4 +175,4 @@ def test_the_page_asks_as_often_for_a_thousand_rows_as_for_ten(world: World, iss
             assert alice.get(f"/runs/{run.pk}/report").status_code == 200
         counts.append(len(asked))
     assert counts[0] == counts[1]
-    assert counts[1] <= 17  # two of them count stops in force and unknowns, for the navigation
+    assert counts[1] <= 18  # two of them count stops in force and unknowns, for the navigation

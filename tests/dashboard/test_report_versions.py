@@ -294,12 +294,12 @@ def test_a_version_written_by_a_later_allstop_can_still_be_read(w: World) -> Non
     assert revive(reports.Report, document).run.id == run.pk
 
 
-def test_an_issued_report_is_read_with_three_queries(w: World) -> None:
+def test_an_issued_report_is_read_with_four_queries(w: World) -> None:
     run = awaiting_verification(w)
     reports.issue(run.pk)
     with CaptureQueriesContext(connection) as queries:
         reports.load(run.pk, most=50)
-    assert len(queries) == 3
+    assert len(queries) == 4
 
 
 # --- Two at once, and nobody at all -------------------------------------------------------------------

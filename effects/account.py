@@ -17,6 +17,7 @@ class Account(models.Model):
     `origin`: the one place that `credential` (sealed, never told again) goes to, in header `header`.
     `secrets`: as of an endpoint of notices, [{sealed, until}], oldest first; webhooks in are checked, and
     our own questions are signed, with them. `reads`: how its webhooks are read (effects/inbound.py).
+    `moved_at`: since when origin, header and credential are what they are; None: from the beginning.
     """
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "acc"))
@@ -29,6 +30,7 @@ class Account(models.Model):
     reads = models.JSONField(default=dict)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
+    moved_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["workspace", "name"], name="account_once"),)

@@ -140,11 +140,28 @@ def _change(workspace: Workspace, actor: Actor, known: Account, new: New) -> Put
     if changed.get("credential") and not new.origin:
         raise BadAccount("origin", "A credential is sent to one place alone: say which")
     if changed:
-        Account.objects.filter(pk=known.pk).update(updated_at=Now(), **changed)
+        moved = {"moved_at": Now()} if _moves(known, changed, new) else {}
+        Account.objects.filter(pk=known.pk).update(updated_at=Now(), **moved, **changed)
         now = _found(workspace, known.pk)
         told: dict[str, Any] = {"changed": sorted(changed), "origin": now.origin}
         _told(workspace, "changed", actor, now, **told, credential=bool(now.credential))
     return Put(_found(workspace, known.pk))
+
+
+def _moves(known: Account, changed: dict[str, Any], new: New) -> bool:
+    """Whether our calls go elsewhere by this change, or show something else: what is not found there from
+    then on says nothing of what was sent before. The same credential, given again, is no other one."""
+    if "origin" in changed or "header" in changed:
+        return True
+    return "credential" in changed and _shown_by(known) != (new.credential or "")
+
+
+def _shown_by(account: Account) -> str | None:
+    """Its credential; None: it can't be read any more."""
+    try:
+        return signing.unseal(account.credential) if account.credential else ""
+    except signing.Unreadable:
+        return None
 
 
 @verb

@@ -10,7 +10,7 @@ import json
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -21,14 +21,14 @@ from runs.store import database_time
 
 from .four_eyes import people_behind
 from .models import Attachment, Delivery, Ground, Kind, Matter, Verdict
-from .reconcile import ABSENT, CALLED_BACK, CANT_TELL, PARTIAL, PRESENT, REFUSED
+from .reconcile import ABSENT, CALLED_BACK, REFUSED, Answer, Asked, meaning_of
 
 PROVIDERS_OWN = (Ground.LOOKED_UP, Ground.WEBHOOK, Ground.INSPECTED)
-ANSWERS: dict[str, tuple[str, ...]] = {
-    Verdict.HAPPENED: (PRESENT,),
-    Verdict.PARTLY: (PARTIAL,),
-    Verdict.DID_NOT: (ABSENT, REFUSED),
-    Verdict.CANNOT_TELL: (PRESENT, PARTIAL, ABSENT, REFUSED, CANT_TELL),
+MEANINGS: dict[str, tuple[str, ...]] = {
+    Verdict.HAPPENED: ("happened",),
+    Verdict.PARTLY: ("partly",),
+    Verdict.DID_NOT: ("did not happen",),
+    Verdict.CANNOT_TELL: ("happened", "partly", "did not happen", "nothing"),
 }
 RECORDS = ("reference", "link", "file")  # forms of an attachment that may be the provider's record
 OF_PEOPLE = ("resolution.", "unknown.")  # lines that say what people said; they can't stand on themselves
@@ -112,15 +112,26 @@ def _backed(run: Run, row: Any, actor: Actor, draft: Draft) -> bool:
 
 
 def _provider_says(run: Run, row: Any, draft: Draft, actor: Actor) -> bool:
-    """Whether a cited line is the provider's own answer, and fits the verdict."""
+    """Whether a cited line is the provider's own answer, and proves what the verdict says."""
     cited = _lines(run, row, draft).filter(ground__in=PROVIDERS_OWN).values_list("seq", flat=True)
     bodies = EvidencePayload.objects.filter(stream=run.pk, seq__in=list(cited))
     told = [json.loads(body) for body in bodies.values_list("body", flat=True) if body]
     return any(
-        one.get("answer") in ANSWERS[draft.verdict] and not _answered_by(one, actor)
+        _means(row, one) in MEANINGS[draft.verdict] and not _answered_by(one, actor)
         for one in told
         if isinstance(one, dict)
     )
+
+
+def _means(row: Any, told: dict[str, Any]) -> str:
+    """What the answer in a line proves, by the rules that settle by themselves; "": it holds none."""
+    if not isinstance(told.get("answer"), str):
+        return ""
+    answer = Answer(told["answer"], fenced=told.get("fenced") is True)
+    if "asked_at" not in told and answer.answer in (ABSENT, REFUSED):
+        return "nothing"  # of what it could know is not said
+    at = datetime.fromisoformat(told["asked_at"]) if "asked_at" in told else database_time()
+    return meaning_of(row, answer, Asked(at, int(told.get("attempt", 0))))
 
 
 def _answered_by(told: dict[str, Any], actor: Actor) -> bool:
@@ -143,16 +154,12 @@ def may_still_happen(run: Run, row: Any, draft: Draft) -> str:
     if max([*ends, row.dispatched_at or run.admitted_at]) + window > database_time():
         return "in_window"
     lost = any(state == PermitState.LOST for state, _, _ in told)
-    return "lost_holder" if lost and not (_fences(kind) or _has_record(run, row, draft)) else ""
-
-
-def _fences(kind: Kind | None) -> bool:
-    """Whether each look-up of this kind bars the key from then on."""
-    return kind is not None and kind.key_fencing and not kind.lookup.get("fence")
+    return "lost_holder" if lost and not _has_record(run, row, draft) else ""
 
 
 def _has_record(run: Run, row: Any, draft: Draft) -> bool:
-    """Whether the provider's own record is cited: an answer of it, or a reference, link or file."""
+    """Whether the provider's own record is cited: an answer of it that proves it in spite of the lost holder,
+    or a reference, link or file."""
     records = Attachment.objects.filter(pk__in=set(draft.attachments), form__in=RECORDS)
     nobody = Actor("")
     return records.exists() or _provider_says(run, row, draft, nobody)

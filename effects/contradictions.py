@@ -40,6 +40,15 @@ def disagrees(stands: str, ground: str, says: str, by: str, *, later: bool = Tru
     return claim != stands and (later or ground == Ground.DECIDED)
 
 
+def bears_out(stands: str, ground: str, says: str, by: str) -> bool:
+    """Whether evidence that `says` so, on the ground `by`, agrees with what a person decided. It stands on
+    that from then on, so that no person alone corrects what a provider or a holder has said too.
+    """
+    claim = SAYS.get(says)
+    agrees = claim is not None and AS_EFFECT.get(stands, stands) == claim
+    return agrees and ground == Ground.DECIDED and RANK[by] > RANK[ground]
+
+
 def follow(run: Run, was: str, effect: Effect) -> None:
     """After the lines are recorded: if what was settled is not what it was, no approval stands on it."""
     if was not in SETTLED or effect.settlement == was:

@@ -81,16 +81,19 @@ MEANS = {
 
 
 def _against(delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> list[Line]:
-    """A late report of one that is settled: it may speak against that."""
+    """A late report of one that is settled: it may speak against that, or bear a person's decision out."""
     was, means, ground = delivery.state, MEANS.get(outcome, ""), delivery.ground or Ground.REPORTED
     if was in STEP_ENDS:
         end_step(permit.step_id, was)
+    by: dict[str, Any] = {"ground": Ground.REPORTED, "was": was}
+    if contradictions.bears_out(was, ground, means, Ground.REPORTED):
+        Delivery.objects.filter(pk=delivery.pk, state=was).update(ground=Ground.REPORTED)
+        return [line_of(delivery, actor.id, permit.worker, permit=permit, stood_on=ground, **by)]
     by_attempt = ground == Ground.REPORTED and was == DeliveryState.HANDED_OVER
     if by_attempt or not contradictions.disagrees(was, ground, means, Ground.REPORTED):
         return []
     Delivery.contradict(delivery, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
-    by = {"ground": Ground.REPORTED, "was": was, "why": delivery.detail}
-    return [line_of(delivery, actor.id, permit.worker, permit=permit, **by)]
+    return [line_of(delivery, actor.id, permit.worker, permit=permit, why=delivery.detail, **by)]
 
 
 def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:

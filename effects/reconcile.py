@@ -19,8 +19,9 @@ from runs.models import Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, verb
 
 from . import close, contradictions, jobs, retries
-from .models import Compensation, Effect, Ground, Kind, Settlement
-from .settle import OPEN_ONES, contradict, happened, is_abandoned, line_of, settle_step
+from .compensation import RESTORE_FILES
+from .models import Account, Compensation, Delivery, Effect, Ground, Kind, Settlement
+from .settle import OPEN_ONES, bear_out, contradict, happened, is_abandoned, line_of, settle_step
 
 PRESENT, PARTIAL, ABSENT, CANT_TELL = "present", "partial", "absent", "can't tell"
 REFUSED = "refused"  # by its provider's own word, which no look-up has
@@ -87,6 +88,11 @@ def take_turn(effect_id: str) -> tuple[Effect, Asked] | None:
     return read_for_look_up(effect_id) if rows.update(next_check_at=after(30), turn_until=after(30)) else None
 
 
+    @property
+    def payload(self) -> dict[str, Any]:
+        """As a line keeps it, so that what it proves can be judged again."""
+        return {"asked_at": self.at.isoformat(), "attempt": self.attempt}
+
 def read_for_look_up(effect_id: str) -> tuple[Effect, Asked]:
     """The effect, and the moment at which it is asked about."""
     rows = Effect.objects.select_related("kind", "run", "permit")
@@ -115,7 +121,7 @@ def hear(
     asked, was = asked or Asked(database_time(), effect.attempt), effect.settlement
     _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)
-    seen = line_of(effect, actor.id, {**answer.payload, "means": meaning}, ground)
+    seen = line_of(effect, actor.id, {**answer.payload, **asked.payload, "means": meaning}, ground)
     by_itself = ground == Ground.WEBHOOK  # evidence that nobody asked for starts nothing
     lines = [_renamed(seen, "webhook.received" if by_itself else "effect.looked_up")]
     if effect.settlement in OPEN_ONES:
@@ -126,11 +132,14 @@ def hear(
     lines += jobs.heard(effect, answer.job, actor.id, ground)
     record(run, *lines)
     contradictions.follow(run, was, effect)
-    if effect.settlement == Settlement.NOT_APPLIED and len(lines) > 1 and not by_itself:
+    settled = effect.settlement != was
+    if effect.settlement == Settlement.NOT_APPLIED and settled and not by_itself:
         retries.plan(run, effect.step)
     close.advance(run, actor.id)
     return str(effect.settlement)
 
+    elif contradictions.bears_out(was, effect.ground, meaning, ground):
+        lines += bear_out(effect, ground, actor.id, **_facts(answer))
 
 def _count(effect: Effect, answer: Answer) -> None:
     """Keep the most objects that were seen under the key, whatever else the answer proves."""
@@ -140,15 +149,23 @@ def _count(effect: Effect, answer: Answer) -> None:
     effect.counted = min(answer.count, MOST_COUNTED)
     more = {"seen_twice": effect.counted} if effect.counted > 1 else {}
     Effect.objects.filter(pk=effect.pk).update(counted=effect.counted, **more)
+def _facts(answer: Answer) -> dict[str, Any]:
+    """What it says beyond its word."""
+    facts = {"items": answer.items, "provider_ref": answer.provider_ref}
+    return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
-def meaning_of(effect: Effect | Compensation, answer: Answer, asked: Asked) -> str:
-    """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`.
+
+
+def meaning_of(effect: Effect | Compensation | Delivery, answer: Answer, asked: Asked) -> str:
+    """What an answer proves: `happened` · `partly` · `did not happen` · `nothing`. The one place that says
+    so, of an answer that was just given and of one that a person cites later.
 
     Absence proves nothing inside the settle window (from the dispatch, and from the end of the last
     call), after the provider forgets keys, of another attempt than the newest, by rules that the kind
-    did not have at the dispatch, or while a lost holder might still send and the provider can't fence
-    the key. That the provider refused it is proof where one call alone was made under the key.
+    did not have at the dispatch, at an account that was another one then, or while a lost holder might
+    still send and the provider can't fence the key. That the provider refused it is proof where one call
+    alone was made under the key.
     """
     if answer.answer == PRESENT:
         return "happened"
@@ -156,26 +173,40 @@ def meaning_of(effect: Effect | Compensation, answer: Answer, asked: Asked) -> s
         return "partly"
     if answer.answer == REFUSED:
         return "did not happen" if _only_call(effect, asked) else "nothing"
-    kind = effect.kind
-    if answer.answer != ABSENT or kind is None or effect.dispatched_at is None:
-        return "nothing"
-    if kind.updated_at > effect.dispatched_at:
+    if answer.answer != ABSENT or isinstance(effect, Delivery):
         return "nothing"
     over, last = _calls(effect, asked.at)
-    settled = asked.at - max(last, effect.dispatched_at) >= timedelta(seconds=kind.settle_window_s)
-    known = asked.at - effect.dispatched_at <= timedelta(seconds=kind.key_retention_s)
-    proof = settled and known and asked.attempt == effect.attempt
-    return "did not happen" if proof and (_is_fenced(answer, kind) or over) else "nothing"
+    settled = asked.at - max(last, sent) >= timedelta(seconds=kind.settle_window_s)
+    known = asked.at - sent <= timedelta(seconds=kind.key_retention_s)
+    return settled and known and asked.attempt == effect.attempt and (_is_fenced(answer, kind) or over)
+
+
+def _account_moved(kind: Kind, since: datetime) -> bool:
+    """Whether its account is at another place, or shows something else there, than what was sent did."""
+    if not kind.account:
+        return False
+    rows = Account.objects.filter(workspace_id=kind.workspace_id, name=kind.account)
+    return not rows.filter(Q(moved_at__isnull=True) | Q(moved_at__lte=since)).exists()
 
 
 def _is_fenced(answer: Answer, kind: Kind) -> bool:
-    """Whether no late send under this key can be applied: the answer says so; or each look-up of this kind
-    bars the key, by its word. Where a kind asks for it (`lookup.fence`), only the answer counts.
+    return "did not happen" if _absence_proves(effect, answer, asked) else "nothing"
+
+
+def _absence_proves(effect: Effect | Compensation, answer: Answer, asked: Asked) -> bool:
+    kind, sent = effect.kind, effect.dispatched_at
+    if kind is None:  # files that are read under their lock need no window
+        return getattr(effect, "kind_name", "") == RESTORE_FILES
+    if sent is None or kind.updated_at > sent or _account_moved(kind, sent):
+        return False
+    """Whether no late send under this key can be applied. Where a kind has each look-up ask for it
+    (`lookup.fence`), the answer says so; else it is what the kind promises (`key_fencing`). An agent that
+    answers in its provider's place can say no more than its kind promised.
     """
-    return answer.fenced or (kind.key_fencing and not kind.lookup.get("fence"))
+    return answer.fenced if kind.lookup.get("fence") else kind.key_fencing
 
 
-def _only_call(effect: Effect | Compensation, asked: Asked) -> bool:
+def _only_call(effect: Effect | Compensation | Delivery, asked: Asked) -> bool:
     """Whether it was told after the one call that was ever made, so that it can speak of no other."""
     if effect.dispatched_at is None or effect.dispatched_at > asked.at:
         return False

@@ -30,7 +30,7 @@ from . import close, compensation_moves, executor, proposals, providers, reconci
 from .compensation import IN_DOUBT
 from .models import Compensation, CompensationState, Effect, Ground
 from .providers import workspace
-from .reconcile import ABSENT, CANT_TELL, PARTIAL, PRESENT, Answer, Asked
+from .reconcile import CANT_TELL, Answer, Asked
 from .repair_moves import KNOWN, settle, settled_line
 from .settle import Told
 
@@ -292,9 +292,9 @@ def hear(
 ) -> str:
     """The same as a move of a locked run, of a compensation that was read under its lock."""
     asked = asked or Asked(database_time(), compensation.attempt)
-    meaning = meaning_of(compensation, answer, asked)
+    meaning = reconcile.meaning_of(compensation, answer, asked)
     _count(compensation, answer)
-    told = {**answer.payload, "means": meaning}
+    told = {**answer.payload, **asked.payload, "means": meaning}
     permit_id = compensation.permit_id or ""
     by_itself = ground == Ground.WEBHOOK  # evidence that nobody asked for takes no turn of the look-ups
     kind = "webhook.received" if by_itself else "compensation.looked_up"
@@ -307,14 +307,6 @@ def hear(
     record(run, replace(seen, ground=ground), *lines)
     close.tell(run)
     return str(compensation.state)
-
-
-def meaning_of(compensation: Compensation, answer: Answer, asked: Asked) -> str:
-    """As reconcile.meaning_of. Files that are read under their lock need no settle window."""
-    if compensation.kind is not None or answer.answer == CANT_TELL:
-        return reconcile.meaning_of(compensation, answer, asked)
-    meanings = {PRESENT: repair_moves.HAPPENED, PARTIAL: repair_moves.PARTLY, ABSENT: repair_moves.DID_NOT}
-    return meanings.get(answer.answer, "nothing")
 
 
 def _count(compensation: Compensation, answer: Answer) -> None:

@@ -239,7 +239,7 @@ OPEN_ONES = (Settlement.DISPATCHED, Settlement.UNKNOWN, Settlement.ACCEPTED_UNKN
 
 
 def _against(effect: Effect, means: str, actor: Actor) -> list[Line]:
-    """A late report of a settled effect: it may speak against the settlement.
+    """A late report of a settled effect: it may speak against that, or bear a person's decision out.
 
     What an earlier attempt was reported to have done stays, whatever the next one came to.
     """
@@ -252,6 +252,8 @@ def _against(effect: Effect, means: str, actor: Actor) -> list[Line]:
 
 
 def _did_not_happen(
+    if contradictions.bears_out(was, effect.ground, means, Ground.REPORTED):
+        return bear_out(effect, Ground.REPORTED, actor.id)
     effect: Effect, permit: Permit, told: Told, actor: Actor, facts: Mapping[str, Any]
 ) -> bool:
     """not_applied · not_sent · unknown, of the newest attempt; False when it moves nothing."""
@@ -294,6 +296,15 @@ def _schedule(effect: Effect) -> tuple[Any, Any]:
     if kind is None or not kind.lookup or effect.asks_about_id or is_abandoned(effect):
         return None, None
     return after(FIRST_CHECK_S), after(kind.check_for_s)
+
+def bear_out(effect: Effect, ground: str, actor: str, **facts: Any) -> list[Line]:
+    """What a person decided stands on a stronger ground from now on; the line is that of its settlement."""
+    told = {"was": effect.settlement, "stood_on": effect.ground}
+    rows = Effect.objects.filter(pk=effect.pk, settlement=effect.settlement)
+    rows.update(ground=ground, **facts)
+    effect.refresh_from_db(fields=["ground", *facts])
+    return [line_of(effect, actor, told, ground)]
+
 
 
 def is_abandoned(effect: Effect) -> bool:

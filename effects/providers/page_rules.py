@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,12 +100,14 @@ def _value(name: str, effect: Sendable) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """How a page shows it: `selector` finds something (that holds `text`, or is `equals`): it happened;
-    `absent_selector` finds something: it did not. Both, or neither: can't tell."""
+    """How a page shows it: `selector` finds something (that holds `text` as whole words, or is `equals`): it
+    happened; `absent_selector` finds something: it did not. Both, or neither: can't tell. `key` stands where
+    they say {key}."""
 
     selector: str
     text: str = ""
     equals: str = ""
+    key: str = ""
     absent_selector: str = ""
     counts: bool = False
 
@@ -113,9 +116,8 @@ class Rule:
         """None for a kind that says nothing of it."""
         if not told:
             return None
-        texts = {one: str(told.get(one) or "").replace(KEY, effect.key) for one in ("text", "equals")}
-        absent, counts = str(told.get("absent_selector") or ""), bool(told.get("counts"))
-        return cls(str(told.get("selector") or ""), **texts, absent_selector=absent, counts=counts)
+        said = {one: str(told.get(one) or "") for one in ("selector", "text", "equals", "absent_selector")}
+        return cls(**said, key=effect.key, counts=bool(told.get("counts")))
 
     async def read(self, page: Any) -> Answer:
         """What the page shows at this moment. Raises Playwright's errors."""
@@ -132,11 +134,33 @@ class Rule:
         return Answer(PRESENT, f"the page shows {self.selector}", observed, count=count)
 
     def _fits(self, text: str) -> bool:
-        return text == self.equals.strip() if self.equals else self.text in text
+        if self.equals:
+            return text == self.equals.replace(KEY, self.key).strip()
+        return not self.text or holds(text, self.text, self.key)
 
     def _observed(self, texts: list[str], denied: list[str]) -> dict[str, Any]:
         seen = {self.selector: texts, self.absent_selector: [text.strip() for text in denied]}
         return {"page": {name: _kept(said) for name, said in seen.items() if name}}
+
+
+def holds(shown: str, wanted: str, key: str) -> bool:
+    """Whether a page's text holds the wanted one as whole words. A key at its edge is a word between spaces,
+    quotes, brackets and the signs that end a sentence: order-1 is not in order-10, nor in order-1/b."""
+    wanted = wanted.strip()
+    inner = re.escape(key).join(re.escape(part) for part in wanted.split(KEY))
+    left = KEY_BEGINS if wanted.startswith(KEY) else _edge(wanted[:1], WORD_BEGINS)
+    right = KEY_ENDS if wanted.endswith(KEY) else _edge(wanted[-1:], WORD_ENDS)
+    return re.search(left + inner + right, shown) is not None
+
+
+QUOTES = "\"'\u2018\u2019\u201c\u201d\u201e«»"
+KEY_BEGINS, KEY_ENDS = rf"(?:^|\s)[{QUOTES}(\[{{<]*", rf"[{QUOTES})\]}}>.,;:!?…]*(?=\s|$)"
+WORD_BEGINS, WORD_ENDS = r"(?<!\w)", r"(?!\w)"
+
+
+def _edge(sign: str, boundary: str) -> str:
+    """Where a word ends, in a script that sets words apart: "paid" is not in "unpaid"."""
+    return boundary if sign.isalnum() and unicodedata.category(sign) != "Lo" else ""
 
 
 def _kept(texts: list[str]) -> Any:

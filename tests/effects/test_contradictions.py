@@ -47,6 +47,8 @@ AGREES = {
 OF_AN_ATTEMPT = {("reported", "report", "CONFIRMED"), ("reported", "report", "PARTIAL")}
 REPORTS = {"happened": "applied", "partly": "partial", "did not happen": "not_applied"}
 ANSWERS = {"happened": "present", "partly": "partial", "did not happen": "absent"}
+# On what stands what a person decided, once such a source says the same.
+BEARS_OUT = {"report": "reported", "look-up": "looked up", "webhook": "webhook", "inspection": "inspected"}
 HEARD = {
     "report": "permit.reported_late",
     "look-up": "effect.looked_up",
@@ -113,7 +115,9 @@ def test_what_a_later_answer_makes_of_a_settled_effect(world: World, ground: str
             became, cell = again(row), (stands, ground, source, says)
             stays = expected(*cell) == STAYS
             assert became.settlement == (stands if stays else "UNKNOWN"), cell
-            assert (became.contradicted, became.ground) == (not stays, ground), cell
+            borne_out = ground == "decided" and (stands, says) in AGREES
+            on = BEARS_OUT[source] if borne_out else ground
+            assert (became.contradicted, became.ground) == (not stays, on), cell
             lines = kinds_of(row.run)
             assert HEARD[source] in lines, "what was said is kept, whatever it changes"
             assert ("effect.unknown" in lines) is not stays, cell
@@ -149,6 +153,25 @@ def test_what_a_persons_word_makes_of_a_settled_effect(world: World, ground: str
             became = again(row)
             assert became.settlement == (becomes if anew else "UNKNOWN"), cell
             assert (became.contradicted, became.ground) == (True, ground), cell
+
+
+@pytest.mark.invariant("I9")
+@pytest.mark.parametrize("source", SOURCES)
+def test_nobody_alone_corrects_what_a_person_decided_and_another_source_bears_out(
+    world: World, source: str
+) -> None:
+    teacher = Teacher(world)
+    for stands, says in AGREES:
+        row = teacher.effect(stands, "decided", key=f"{stands}:{says}")
+        teacher.say(source, row, says)
+        [line] = Evidence.objects.filter(stream=row.run_id, kind=f"effect.{stands.lower()}")
+        assert line.ground == BEARS_OUT[source]
+        Permit.objects.filter(pk=row.permit_id).update(ended_at=in_seconds(-600))
+        otherwise = "did not happen" if stands == "CONFIRMED" else "happened"
+        answer = say(row, world.bob, otherwise, correct=True)
+        assert isinstance(answer, Resolved)
+        assert (answer.waits, now(row)) == (True, stands), "the control is the decided row above"
+        assert said(resolve.agree(actor=world.carol, resolution_id=answer.resolution.pk)) == "UNKNOWN"
 
 
 @pytest.mark.invariant("I9")
@@ -207,6 +230,8 @@ def test_what_a_late_report_makes_of_a_message(world: World, stands: str, ground
     assert world.report(Opened(permit, permit.step), word).late
     stays = MESSAGES[stands, ground, word] == STAYS
     assert now(row) == (stands if stays else "UNKNOWN")
+    borne_out = stays and ground == "decided"
+    assert again(row).ground == ("reported" if borne_out else ground)
     assert ("delivery.unknown" in kinds_of(row.run)) is not stays
     assert "permit.reported_late" in kinds_of(row.run)
     assert fresh(row.run).status == "COMPLETED"

@@ -222,8 +222,8 @@ def test_an_answer_says_whether_it_bars_the_key(fence: Any, body: bytes, fenced:
     ("key_fencing", "asks", "fenced", "settlement"),
     [
         (False, False, False, "UNKNOWN"),  # a lost holder may still send
-        (False, False, True, "NOT_APPLIED"),  # absent and fenced
-        (False, True, True, "NOT_APPLIED"),
+        (False, False, True, "UNKNOWN"),  # its kind neither promises that nor asks for it
+        (False, True, True, "NOT_APPLIED"),  # absent and fenced
         (True, False, False, "NOT_APPLIED"),  # by the word of its kind, each look-up bars the key
         (True, True, False, "UNKNOWN"),  # it was asked to, and its answer did not say so
     ],

@@ -262,7 +262,8 @@ ANSWERS = [
 def test_a_look_up_settles_what_it_proves(
     state: str, permit_state: str, answer: Answer, after_s: int, then: str
 ) -> None:
-    made = approved(with_refunds(World(), settle_window_s=60))
+    lookup = {"url": "https://bank.example/refunds?key={key}", "fence": True}
+    made = approved(with_refunds(World(), settle_window_s=60, lookup=lookup))
     permit = dispatched(made)
     if permit_state == "LOST":
         lapse(permit, permit.step)

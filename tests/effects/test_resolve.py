@@ -280,16 +280,21 @@ def test_on_ones_own_run_a_word_alone_is_no_evidence(world: World, cited: str, b
 
 # --- While it may still happen ------------------------------------------------------------------------------
 
-# How its call ended · whether its kind fences keys · what is cited → "it did not happen".
+# How its call ended · whether its kind fences keys · what is cited → "it did not happen". By the contract a
+# look-up that found nothing proves it of a lost holder only where the key is fenced; that a kind could fence
+# it, and nobody asked, is no look-up.
 STILL = {
     ("REPORTED", False, ""): "NOT_APPLIED",
+    ("REPORTED", False, "line"): "NOT_APPLIED",
     ("OPEN", False, "line"): "may_be_sent",
     ("OPEN", True, "line"): "may_be_sent",
     ("LOST", False, ""): "lost_holder",
     ("LOST", False, "quote"): "lost_holder",
     ("LOST", False, "reference"): "NOT_APPLIED",
-    ("LOST", False, "line"): "NOT_APPLIED",
-    ("LOST", True, ""): "NOT_APPLIED",
+    ("LOST", False, "line"): "lost_holder",
+    ("LOST", True, ""): "lost_holder",
+    ("LOST", True, "quote"): "lost_holder",
+    ("LOST", True, "line"): "NOT_APPLIED",
 }
 
 
@@ -298,7 +303,7 @@ STILL = {
 def test_that_it_did_not_happen_cant_be_said_while_it_may_still_be_sent(
     world: World, permit: str, fences: bool, cited: str
 ) -> None:
-    kind = a_kind(world.workspace, key_fencing=fences, settle_window_s=60)
+    kind = a_kind(world.workspace, key_fencing=fences, settle_window_s=60, updated_at=in_seconds(-700))
     row = an_unknown(world, permit=permit, kind=kind)
     more: dict[str, Any] = {}
     if cited == "line":

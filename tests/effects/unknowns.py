@@ -114,7 +114,8 @@ def attached(row: Any, by: Actor, form: str = "reference", text: str = "ch_1") -
 
 
 def looked_up(row: Any, answer: str, ground: str = "looked up", **more: Any) -> int:
-    """A line in which the provider says so; its seq."""
+    """A line in which the provider says so, asked just now of the newest attempt; its seq."""
     run = fresh(row.run)
-    line = Line("effect.looked_up", "system", {"answer": answer, **more}, ground=ground, effect_key=row.key)
-    return record(run, line)
+    asked = {"asked_at": in_seconds(0).isoformat(), "attempt": row.attempt}
+    told = {"answer": answer, **asked, **more}
+    return record(run, Line("effect.looked_up", "system", told, ground=ground, effect_key=row.key))

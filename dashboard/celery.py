@@ -14,6 +14,7 @@ PERIODIC = {
     "reconcile": {"task": "effects.tasks.reconcile_due", "schedule": 2.0},
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
+    "statements": {"task": "dashboard.tasks.state_day", "schedule": 60.0},
     "forget": {"task": "runs.tasks.forget", "schedule": 600.0},
     "notices": {"task": "dashboard.tasks.tell", "schedule": 2.0},
     "drills": {"task": "dashboard.tasks.drills", "schedule": 5.0},

@@ -1,4 +1,4 @@
-"""The tables of this room: notices and where they go; drills and when they are due."""
+"""The tables of this room: notices and where they go; drills and when they are due; statements and keys."""
 
 from dashboard.drilling.models import DrillResult, DrillRun, DrillSchedule
 from dashboard.notices.models import (
@@ -10,6 +10,7 @@ from dashboard.notices.models import (
     PostingState,
     Subscription,
 )
+from dashboard.statements.models import SealKey, Statement, StatementKind
 
 __all__ = [
     "Attempt",
@@ -21,5 +22,8 @@ __all__ = [
     "Notice",
     "Posting",
     "PostingState",
+    "SealKey",
+    "Statement",
+    "StatementKind",
     "Subscription",
 ]

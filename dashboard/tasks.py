@@ -1,4 +1,4 @@
-"""Tasks of this room: issue reports, send notices, carry out drills.
+"""Tasks of this room: issue reports, sign statements, send notices, carry out drills.
 
 Messages are wake-ups; rows are the truth.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from dashboard import reports
+from dashboard import reports, statements
 from dashboard.drilling import carry, catalogue, line, schedule
 from dashboard.notices import mailing, outbox, sending
 from dashboard.pages.shell import release
@@ -29,6 +29,15 @@ def issue_report(run_id: str) -> None:
 def issue_due() -> None:
     """Issue the reports whose message was lost. One that fails holds up no other, and is found again."""
     each(reports.issue, reports.due())
+
+
+@shared_task(name="dashboard.tasks.state_day")
+@with_own_connection
+@alone
+def state_day() -> None:
+    """Make today's statement of each workspace that has none, where there is a key to sign it with."""
+    if not leaving():
+        each(statements.make_day, statements.due_days())
 
 
 @shared_task(name="dashboard.tasks.tell")

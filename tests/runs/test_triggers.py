@@ -293,7 +293,7 @@ def triggers() -> set[str]:
 
 def test_these_triggers_are_in_force() -> None:
     appended = ["runs_evidence", "runs_seal", "runs_inflight", "effects_report", "effects_attachment"]
-    appended += ["effects_signoff"]
+    appended += ["effects_signoff", "dashboard_statement", "dashboard_sealkey"]
     assert triggers() == {
         *("run_version_never_falls", "run_final_is_final", "run_starts_by_decision"),
         *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from runs.models import (
     Workspace,
 )
 from tests.dashboard.report_scenes import awaiting_verification
+from tests.kept import kept
 from tests.worlds import World, a_kind
 
 pytestmark = pytest.mark.django_db
@@ -45,19 +47,38 @@ MOVED: list[type[models.Model]] = [
 MANAGED: list[type[models.Model]] = [User, Membership, Workspace, Token]
 
 
+Scene = tuple[World, Run]
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Scene]]:
+    yield from kept(django_db_blocker, set_the_scene)
+
+
+def set_the_scene() -> Scene:
+    """A run with a row of everything."""
+    w = World()
+    a_kind(w.workspace)
+    run = awaiting_verification(w)
+    reports.issue(run.pk)
+    Session.objects.create(workspace=w.workspace, key="night")
+    return w, run
+
+
 @pytest.fixture
 def w() -> World:
     return World()
 
 
 @pytest.fixture
-def run(w: World) -> Run:
-    """A run with a row of everything."""
-    a_kind(w.workspace)
-    run = awaiting_verification(w)
-    reports.issue(run.pk)
-    Session.objects.create(workspace=w.workspace, key="night")
-    return run
+def team(scene: Callable[[], Scene]) -> World:
+    """Whose run that is."""
+    return scene()[0]
+
+
+@pytest.fixture
+def run(scene: Callable[[], Scene]) -> Run:
+    return scene()[1]
 
 
 def staff(*, superuser: bool) -> Client:
@@ -127,11 +148,11 @@ def test_no_page_shows_a_secret(run: Run, client: Client, model: type[models.Mod
 
 
 def test_lists_take_as_many_queries_for_many_rows_as_for_few(
-    w: World, run: Run, django_assert_max_num_queries: Any
+    team: World, run: Run, django_assert_max_num_queries: Any
 ) -> None:
     client = staff(superuser=True)
     for number in range(40):
-        w.run(f"more-{number}")
+        team.run(f"more-{number}")
     with django_assert_max_num_queries(15):
         client.get(address(Run, "changelist"))
 
@@ -139,8 +160,8 @@ def test_lists_take_as_many_queries_for_many_rows_as_for_few(
 # --- Who gets in ----------------------------------------------------------------------------------------
 
 
-def test_to_people_who_are_not_staff_the_site_does_not_exist(w: World, run: Run) -> None:
-    for actor in (w.alice, w.mallory):
+def test_to_people_who_are_not_staff_the_site_does_not_exist(team: World, run: Run) -> None:
+    for actor in (team.alice, team.mallory):
         client = Client()
         assert actor.user is not None
         client.force_login(actor.user)

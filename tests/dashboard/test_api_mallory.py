@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.test import Client
 from effects.models import Effect
 from runs.models import Run, StopRequest
 from tests.dashboard.test_api_schema import operations
+from tests.kept import kept
 from tests.wire import Json, Said, Wire, agent_of, effect_body, kind_body
 from tests.worlds import World, a_compensation, a_delivery, in_seconds
 
@@ -70,14 +72,31 @@ ABSENT = {
 }
 
 
-@pytest.fixture
-def world(db: None) -> World:
-    return World()
+Scene = tuple[World, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Scene]]:
+    yield from kept(django_db_blocker, set_the_scene)
 
 
 @pytest.fixture
-def finance(world: World) -> dict[str, str]:
-    """One of everything in Finance: ids by the names of the path's parts, and the permit's token."""
+def world(scene: Callable[[], Scene], db: None) -> World:
+    return scene()[0]
+
+
+@pytest.fixture
+def finance(scene: Callable[[], Scene], db: None) -> dict[str, str]:
+    return scene()[1]
+
+
+def set_the_scene() -> Scene:
+    world = World()
+    return world, one_of_everything(world)
+
+
+def one_of_everything(world: World) -> dict[str, str]:
+    """In Finance: ids by the names of the path's parts, and the permit's token."""
     agent = agent_of(world.workspace)
     run = agent.run()
     got = agent.permitted(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from runs.evidence import Line, record
 from runs.models import Evidence, EvidencePayload, Refusal, Run
 from runs.store import Now
 from tests.dashboard.report_scenes import SCENES, awaiting_verification, lost_worker, partially_completed
+from tests.kept import kept
 from tests.worlds import World, a_kind, a_permit, a_step, an_effect, fresh, in_seconds
 
 pytestmark = pytest.mark.django_db
@@ -59,10 +61,23 @@ def everything(report: Report) -> str:
 # --- What holds for every outcome -----------------------------------------------------------------------
 
 
+Told = dict[str, tuple[str, Run, Report]]
+
+
+@pytest.fixture(scope="module")
+def scenes(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Told]]:
+    yield from kept(django_db_blocker, tell_all)
+
+
+def tell_all() -> Told:
+    """One run for each outcome, each in a world of its own."""
+    runs = {outcome: scene(World()) for outcome, scene in SCENES.items()}
+    return {outcome: (outcome, run, reports.build(run.pk)) for outcome, run in runs.items()}
+
+
 @pytest.fixture(params=SCENES)
-def told(request: pytest.FixtureRequest, w: World) -> tuple[str, Run, Report]:
-    run = SCENES[request.param](w)
-    return request.param, run, reports.build(run.pk)
+def told(request: pytest.FixtureRequest, scenes: Callable[[], Told]) -> tuple[str, Run, Report]:
+    return scenes()[request.param]
 
 
 def test_a_report_tells_the_outcome_of_its_rows(told: tuple[str, Run, Report]) -> None:

@@ -19,7 +19,8 @@ def kept(blocker: Any, make: Callable[[], Made]) -> Iterator[Callable[[], Made]]
     `blocker` is pytest-django's django_db_blocker; the fixture asks for django_db_setup as well.
     """
     around = transaction.atomic()
-    around._from_testcase = True  # verbs are durable: they begin in a test's transaction and nowhere else
+    # Verbs are durable: they begin in a transaction of a test and in no other one.
+    around._from_testcase = True  # type: ignore[attr-defined]
     with blocker.unblock():
         around.__enter__()
     try:

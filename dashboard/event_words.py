@@ -27,6 +27,7 @@ EVENT = {
     "review.void": "Review void: what it was about is not as it was",
     "review.not_needed": "Review closed: not needed",
     "compensation.proposed": "Compensation proposed",
+    "compensation.not_proposed": "No compensation proposed: its plan leads to no call",
     "compensation.approved": "Compensation approved; it waits to be sent",
     "compensation.approval_withdrawn": "Compensation not approved any more",
     "compensation.edited": "Compensation edited; approvals are void",

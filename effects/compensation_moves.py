@@ -5,7 +5,8 @@ Who may decide stands in four_eyes.py, what carries it out in repair.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,17 +57,33 @@ def undecided(run: Run) -> QuerySet[Any, Any]:
 # the rules ----------------------------------------------------------------------------------------
 
 
-def is_automatic(run: Run, effect: Effect, kind: Kind | None, rule: CompensationRule) -> bool:
+@dataclass(frozen=True)
+class Pressed:
+    """Whether a stop of a run was recorded, and whether one was after its end."""
+
+    ever: bool
+    after_its_end: bool
+
+
+def pressed(run: Run) -> Pressed:
+    """Read now, in one query."""
+    found = set(StopRequest.objects.filter(run=run).order_by().values_list("finished_before", flat=True))
+    return Pressed(bool(found), True in found)
+
+
+def is_automatic(
+    run: Run, effect: Effect, kind: Kind | None, rule: CompensationRule, stops: Pressed | None = None
+) -> bool:
     """Whether nobody needs to approve it: it changes local files (kind None: puts back what was there), by a
     kind that is as it was when the effect declared it, and no stop of its run was recorded.
     """
     local = kind.provider == Provider.WORKSPACE if kind else rule.kind == RESTORE_FILES
     if rule.policy != AUTOMATIC or not local or (kind and kind.updated_at > effect.declared_at):
         return False
-    return not StopRequest.objects.filter(run=run).exists()
+    return not (stops or pressed(run)).ever
 
 
-def forbidden_by(run: Run, rule: CompensationRule | None) -> str:
+def forbidden_by(run: Run, rule: CompensationRule | None, stops: Pressed | None = None) -> str:
     """Why the rules don't let such a compensation run now: "rule" · "stopped" · "".
 
     A run that had ended when somebody pressed Stop counts as stopped: whoever pressed it wanted nothing more.
@@ -75,8 +92,7 @@ def forbidden_by(run: Run, rule: CompensationRule | None) -> str:
         return "rule"
     if rule.after_a_stop:
         return ""
-    stopped = run.status in STOPPED or StopRequest.objects.filter(run=run, finished_before=True).exists()
-    return "stopped" if stopped else ""
+    return "stopped" if run.status in STOPPED or (stops or pressed(run)).after_its_end else ""
 
 
 # what people decide -------------------------------------------------------------------------------
@@ -85,6 +101,16 @@ def forbidden_by(run: Run, rule: CompensationRule | None) -> str:
 def approve(compensation: Compensation, actor: str, because: str) -> Line:
     """PROPOSED → APPROVED: our executor may take it, and hears of it after the commit."""
     Compensation.approve(compensation, Now())
+    return _approved(compensation, actor, because)
+
+
+def approve_all(compensations: Sequence[Compensation], actor: str, because: str) -> list[Line]:
+    """The same of some that were proposed in this transaction, in one statement."""
+    Compensation.approve(Compensation.objects.filter(pk__in=[one.pk for one in compensations]), Now())
+    return [_approved(one, actor, because) for one in compensations]
+
+
+def _approved(compensation: Compensation, actor: str, because: str) -> Line:
     wake_up = partial(wake.run_soon, RUN_TASK, compensation.pk)
     transaction.on_commit(wake_up, robust=True)
     return line_of(compensation, "compensation.approved", actor, {"because": because})

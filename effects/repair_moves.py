@@ -18,7 +18,7 @@ from runs.access import Actor
 from runs.compensating import AT_REST
 from runs.evidence import Line
 from runs.halts import COMPENSATE, Kinds
-from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, Step
+from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, Step, StepStatus
 from runs.store import after
 
 from . import compensation_moves
@@ -30,6 +30,7 @@ FILES_FOR_S = 86_400.0  # how long put-back files are looked at: no kind says so
 HAPPENED, PARTLY, DID_NOT = "happened", "partly", "did not happen"  # as reconcile.meaning_of says
 SAID = ("webhook.received", "compensation.looked_up", "permit.reported_late")
 DONE = ("applied", "partial")  # a holder's word
+NOT_DONE = (CompensationState.FAILED, CompensationState.NOT_NEEDED)  # the second also where none was sent
 NOT_VERIFIED = "reported done, not verified"
 KNOWN = (Settlement.CONFIRMED, Settlement.PARTIAL)  # only what happened is compensated
 
@@ -114,24 +115,36 @@ def what_is_gone(run: Run, compensation: Compensation) -> str:
         return "its run was abandoned"
     if run.cancel_version != compensation.run_version or run.status not in AT_REST:
         return "its run has another version"
-    earlier = Compensation.objects.filter(effect=compensation.effect_id, number__lt=compensation.number)
-    if any(was_it_after_all(one) for one in earlier.filter(state=CompensationState.FAILED)):
-        return "an earlier one may have happened after all"
+    if why := earlier_did(compensation):
+        return why
     effect = type(compensation.effect).objects.get(pk=compensation.effect_id)
     return "" if effect.settlement in KNOWN else "what it answers is not known to have happened any more"
 
 
-def was_it_after_all(failed: Compensation) -> bool:
-    """Whether something came after a compensation was settled as FAILED that says that it happened, at least
-    in part: its holder's late word, or its provider's. A second one could do it twice.
+def earlier_did(compensation: Compensation) -> str:
+    """Why an earlier one for the same effect leaves nothing to be done that would not be done twice."""
+    rows = Compensation.objects.filter(effect=compensation.effect_id, number__lt=compensation.number)
+    reasons = {"in_part": "an earlier one was done in part"}
+    reasons["after_all"] = "an earlier one may have happened after all"
+    return next((reasons[why] for one in rows.order_by("number") if (why := not_twice(one))), "")
+
+
+def not_twice(earlier: Compensation) -> str:
+    """Why another one would do again what a failed one did: "in_part" · "after_all" · "".
+
+    "after_all": something came after it was settled that says that it happened, at least in part: its
+    holder's late word, or its provider's. Files are looked at before they are put back: none of them twice.
     """
-    if failed.state != CompensationState.FAILED or failed.settled_at is None:
-        return False
-    told = Evidence.objects.filter(stream=failed.run_id, effect_key=failed.key, at__gt=failed.settled_at)
+    if earlier.state not in NOT_DONE or not earlier.settled_at or earlier.kind_name == RESTORE_FILES:
+        return ""
+    if _step_of(earlier).filter(status=StepStatus.PARTIAL).exists():
+        return "in_part"
+    told = Evidence.objects.filter(stream=earlier.run_id, effect_key=earlier.key, at__gt=earlier.settled_at)
     seqs = list(told.filter(kind__in=SAID).values_list("seq", flat=True))
-    kept = EvidencePayload.objects.filter(stream=failed.run_id, seq__in=seqs)
+    kept = EvidencePayload.objects.filter(stream=earlier.run_id, seq__in=seqs)
     said = [json.loads(body) for body in kept.values_list("body", flat=True) if body]
-    return any(one.get("means") in (HAPPENED, PARTLY) or one.get("outcome") in DONE for one in said)
+    happened = any(one.get("means") in (HAPPENED, PARTLY) or one.get("outcome") in DONE for one in said)
+    return "after_all" if happened else ""
 
 
 # nobody says --------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from effects import approvals, compensate, plans, proposals, reconcile, reviews
 from effects.compensate import NotProposed
@@ -22,7 +23,7 @@ from runs import fanout, scopes
 from runs.access import NotAllowed, NotFound
 from runs.evidence import Line, record
 from runs.guard import lock_run
-from runs.models import Restore, Run
+from runs.models import Evidence, EvidencePayload, Restore, Run
 from runs.stops import Wish
 from tests.effects.compensations import (
     REFUND,
@@ -52,6 +53,8 @@ from tests.worlds import (
 )
 
 pytestmark = pytest.mark.django_db
+
+LINES_IN_PARTS = 10  # SQLite takes some sixty lines of evidence a statement
 
 
 # --- What is proposed -------------------------------------------------------------------------------------
@@ -272,7 +275,7 @@ def test_text_that_is_no_json_takes_harmless_values_and_a_hidden_one_is_none() -
     effect = an_answered_effect(plan=plan_bytes(kind="bank.refund", body="charge {ref} of {key}"))
     assert plans.call_of(effect, compensate.declared(effect)).body == b"charge ch_1 of charge:7"
     hidden = an_answered_effect(
-        plan=plan_bytes(kind="bank.refund", body='{"t": "{result.token}"}'), result={"token": "[removed]"}
+        plan=plan_bytes(kind="bank.refund", body='{"t": "{result.token}"}'), result={"token": "[redacted field 0123abcd]"}
     )
     with pytest.raises(CannotFill):
         plans.call_of(hidden, compensate.declared(hidden))
@@ -328,6 +331,7 @@ def test_an_edit_voids_every_yes_and_asks_for_another_digest(world: World) -> No
         ({"digest": "0" * 64}, "changed"),
         ({"amount": "€100.00"}, "same"),
         ({"title": " "}, "empty"),
+        ({"title": "\u3164"}, "empty"),
         ({"title": "x" * 301}, "size"),
         ({"body": b"x" * 65_537}, "size"),
     ],
@@ -344,7 +348,9 @@ def test_a_reviewer_asks_for_changes_and_what_was_allowed_is_void(world: World) 
     approve(made, world.bob)
     with pytest.raises(NotAllowed):
         compensate.ask_for_changes(actor=world.alice, compensation_id=made.pk, wish="half of it")
-    assert said(compensate.ask_for_changes(actor=world.carol, compensation_id=made.pk, wish=" ")) == "wish"
+    for wish in (" ", "…", "\u3164"):
+        told = compensate.ask_for_changes(actor=world.carol, compensation_id=made.pk, wish=wish)
+        assert said(told) == "wish"
     asked = compensate.ask_for_changes(actor=world.carol, compensation_id=made.pk, wish="half of it")
     assert (said(asked), fresh(made).wishes, Approval.objects.get().state) == (
         "PROPOSED",
@@ -364,7 +370,9 @@ def test_a_reviewer_decides_with_a_reason_that_none_is_needed(world: World, stat
         Compensation.objects.filter(pk=made.pk).advance({"state": "FAILED"})
     with pytest.raises(NotAllowed):
         compensate.not_needed(actor=world.alice, compensation_id=made.pk, reason="paid in cash")
-    assert said(compensate.not_needed(actor=world.carol, compensation_id=made.pk, reason="\n")) == "reason"
+    for reason in ("\n", ".", "\u3164"):
+        told = compensate.not_needed(actor=world.carol, compensation_id=made.pk, reason=reason)
+        assert said(told) == "reason"
     done = compensate.not_needed(actor=world.carol, compensation_id=made.pk, reason="paid in cash")
     assert isinstance(done, Compensation)
     assert (done.state, done.reason, done.decided_by) == ("NOT_NEEDED", "paid in cash", world.carol.id)
@@ -552,6 +560,44 @@ def test_no_plan_that_an_agent_wrote_holds_up_the_end_of_its_run(
     effect = charged(world, run, plan_bytes(kind="bank.refund", **plan), body=b'{"list": [1]}')
     brought_to(world, run, "CANCELLED")
     assert compensate.proposable(fresh(effect)) == why
+
+
+def test_what_a_plan_keeps_the_drain_from_proposing_is_said_once(world: World) -> None:
+    kinds(world)
+    allow(world, propose="drain")
+    run = world.run()
+    effect = charged(world, run, plan_bytes(kind="bank.refund", body='{"a": "{body.gone}"}'))
+    charged(world, run, NONE, key="mail:1")
+    brought_to(world, run, "CANCELLED")
+    with transaction.atomic():
+        assert [proposals.by_drain(lock_run(run.pk)) for _ in range(2)] == [False, False]
+    line = Evidence.objects.get(stream=run.pk, kind="compensation.not_proposed")
+    told = json.loads(EvidencePayload.objects.get(stream=run.pk, seq=line.seq).body)
+    assert (line.effect_key, line.actor, told["reason"]) == (effect.key, "system", "unfilled")
+    assert told["why"].endswith("{body.gone}")
+
+
+def test_a_pass_of_the_drain_asks_as_much_for_one_effect_as_for_many(world: World) -> None:
+    kinds(world)
+    a_kind(world.workspace, "files", provider="workspace", op_class="workspace_change")
+    allow(world, propose="drain")
+    hopeless = plan_bytes(kind="bank.refund", body='{"a": "{body.gone}"}')
+    asked: dict[str, list[int]] = {"first": [], "again": []}
+    for number in (1, 30):
+        run = world.run(f"of-{number}")
+        for place in range(number):
+            charged(world, run, key=f"charge:{place}")
+            charged(world, run, hopeless, key=f"hopeless:{place}")
+        Run.objects.filter(pk=run.pk).advance({"status": "FAILED"})
+        for turn in asked:
+            with transaction.atomic(), CaptureQueriesContext(connection) as queries:
+                assert proposals.by_drain(lock_run(run.pk)) == (turn == "first")
+            asked[turn].append(len(queries))
+        assert Compensation.objects.filter(run=run, state="PROPOSED").count() == number
+        assert Review.objects.filter(run=run, closed_at__isnull=True).count() == number
+        assert kinds_of(run).count("compensation.not_proposed") == number
+    assert asked["first"][1] <= asked["first"][0] + LINES_IN_PARTS
+    assert asked["again"][1] == asked["again"][0] <= 10
 
 
 def test_without_that_rule_the_drain_proposes_nothing(world: World) -> None:

@@ -21,8 +21,8 @@ from effects.reconcile import Answer, Asked
 from effects.restore import Before, put_to_rest
 from effects.resume import NotResumed, Resumed, resume
 from runs import drain, gate, halts
-from runs.evidence import digest
-from runs.guard import Known, Refusal
+from runs.evidence import digest, record
+from runs.guard import Known, Refusal, lock_run
 from runs.models import Evidence, EvidencePayload, Membership, Permit, Restore, Run
 from runs.models import Refusal as RefusalRow
 from runs.policies import Match, create_policy
@@ -503,6 +503,28 @@ def test_a_failure_that_is_contradicted_later_is_followed_by_no_second_one(world
     assert isinstance(ask(fresh(second)), Refusal)
     assert state_of(second) == "VOID"
     assert compensate.proposable(fresh(made.effect)) == "after_all"
+
+
+@pytest.mark.parametrize("decided", [False, True], ids=["failed", "not needed"])
+@pytest.mark.parametrize("by", ["its holder", "a look-up", "people"])
+def test_what_was_done_in_part_is_not_proposed_again(world: World, by: str, decided: bool) -> None:
+    made = approved(world)
+    permit = dispatched(made)
+    report(permit, "partial" if by == "its holder" else "unknown", items={"there": ["a"]})
+    if by == "a look-up":
+        repair.apply_answer(made.pk, Answer("partial", items={"there": ["a"]}))
+    elif by == "people":
+        with transaction.atomic():
+            run, known = lock_run(made.run_id), fresh(made)
+            record(run, *repair.settle(run, known, "partly", "decided", world.bob, {"items": ["a"]}))
+    assert state_of(made) == "FAILED"
+    if decided:
+        one = {"compensation_id": made.pk, "reason": "the rest is small"}
+        assert said(compensate.not_needed(actor=world.bob, **one)) == "NOT_NEEDED"
+    for actor in (world.alice, world.agent):
+        told = compensate.propose(actor=actor, effect_id=made.effect_id)
+        assert said(told) == "in_part"
+    assert Compensation.objects.count() == 1
 
 
 def test_a_doubt_about_the_original_changes_nothing_of_what_is_being_verified(world: World) -> None:

@@ -14,6 +14,7 @@ from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import Evidence, Run, RunStatus, User
+from runs.saying import words_in
 from runs.store import Now, verb
 
 from . import close, four_eyes, reviews
@@ -191,7 +192,7 @@ def reject(*, actor: Actor, review_id: str, reason: str) -> Decided | NotDecided
     if why:
         record(run, *lines)
         return NotDecided(review, why)
-    said = reason.strip()[:TEXT_MAX]
+    said = words_in(reason)[:TEXT_MAX]
     record(run, *lines, *reviews.close(run, review, Closed.REJECTED, actor.id, said))
     close.tell(run)
     return Decided(Review.objects.get(pk=review.pk), "rejected")
@@ -202,7 +203,7 @@ def _not_rejectable(review: Review, actor: Actor, reason: str) -> str:
         return "token"
     if review.closed_at is not None:
         return "used" if review.closed_as == Closed.USED else "closed"
-    return "" if reason.strip() else "reason"
+    return "" if words_in(reason) else "reason"
 
 
 @verb

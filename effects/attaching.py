@@ -10,9 +10,9 @@ from runs.access import Actor, demand
 from runs.evidence import Line, digest, record
 from runs.guard import lock_run
 from runs.models import User
+from runs.saying import words_in
 from runs.store import verb
 
-from .backing import visible
 from .models import Attachment
 from .unknowns import row_of
 from .verdicts import FILE_MAX, TEXT_MAX, NotResolved
@@ -38,7 +38,7 @@ def attach(
 
     Name and type of a file are cleaned before they are kept. Raises NotFound, NotAllowed.
     """
-    said = visible(text)[:TEXT_MAX]
+    said = words_in(text)[:TEXT_MAX]
     why = _objection(form, said, content)
     if why:
         demand(actor, "resolve", row_of(subject_id)[1].run)

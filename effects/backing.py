@@ -7,7 +7,6 @@ another person attached. That something did not happen can't be said while it ma
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,11 +16,12 @@ from django.db.models import QuerySet
 
 from runs.access import Actor
 from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run
+from runs.saying import words_in
 from runs.store import database_time
 
 from .four_eyes import people_behind
 from .models import Attachment, Delivery, Ground, Kind, Matter, Verdict
-from .reconcile import ABSENT, CALLED_BACK, REFUSED, Answer, Asked, meaning_of
+from .reconcile import ABSENT, REFUSED, Answer, Asked, meaning_of
 
 PROVIDERS_OWN = (Ground.LOOKED_UP, Ground.WEBHOOK, Ground.INSPECTED)
 MEANINGS: dict[str, tuple[str, ...]] = {
@@ -47,20 +47,11 @@ class Draft:
     found: dict[str, Any] = field(default_factory=dict)
 
 
-def visible(text: str) -> str:
-    """The text without what nobody sees, its ends trimmed: whitespace, control, bidi, zero-width signs."""
-    kept = "".join(
-        sign for sign in text if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co")
-    )
-    blank = all(unicodedata.category(sign)[0] in "ZCM" for sign in kept)
-    return "" if blank else kept.strip()
-
-
 def objection(run: Run, matter: str, row: Any, actor: Actor, draft: Draft) -> str:
     """Why this draft is not enough: a key of WHY_NOT, or ""."""
     if draft.verdict not in Verdict.values or (matter == Matter.DELIVERY and draft.verdict == Verdict.PARTLY):
         return "verdict"
-    if not visible(draft.evidence):
+    if not words_in(draft.evidence):
         return "evidence"
     if draft.verdict == Verdict.PARTLY and not has_items(draft.items):
         return "items"
@@ -72,12 +63,18 @@ def objection(run: Run, matter: str, row: Any, actor: Actor, draft: Draft) -> st
 
 
 def has_items(items: Any) -> bool:
-    """Whether it says which part."""
+    """Whether it says which part: a text, or texts in a list, or what stands under a name."""
     if isinstance(items, str):
-        return bool(visible(items))
+        return bool(words_in(items))
     if isinstance(items, (list, tuple)):
         return any(has_items(one) for one in items)
-    return bool(items) and isinstance(items, dict)
+    if not isinstance(items, dict):
+        return False
+    return any(words_in(str(name)) and (_is_figure(one) or has_items(one)) for name, one in items.items())
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
 
 
 def are_of(run: Run, row: Any, draft: Draft) -> bool:
@@ -135,11 +132,13 @@ def _means(row: Any, told: dict[str, Any]) -> str:
 
 
 def _answered_by(told: dict[str, Any], actor: Actor) -> bool:
-    """Whether the look-up was answered by an agent of this very person, or of nobody knows whom."""
+    """Whether the look-up was answered by an agent of this very person, or of nobody knows whom: one that we
+    called back, or whose token is gone."""
     by = told.get("answered_by")
     if not isinstance(by, str) or actor.user is None:
         return False
-    return by == CALLED_BACK or actor.user.pk in people_behind([by])
+    behind = people_behind([by])
+    return not behind or actor.user.pk in behind
 
 
 def may_still_happen(run: Run, row: Any, draft: Draft) -> str:

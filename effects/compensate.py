@@ -15,6 +15,7 @@ from runs.access import Actor, NotAllowed, NotFound, demand
 from runs.evidence import Line, digest, record
 from runs.guard import lock_run
 from runs.models import Evidence, EvidencePayload, Run
+from runs.saying import words_in
 from runs.store import verb
 
 from . import close, compensation_moves, four_eyes, plans, proposals, reviews
@@ -172,7 +173,7 @@ def _not_writable(compensation: Compensation, new: dict[str, Any]) -> str:
     """Why this can't stand as its call: too large, without a title, or what stands there already."""
     if compensation.kind_name == RESTORE_FILES and "body" in new:
         return "files"
-    if "title" in new and not new["title"].strip():
+    if "title" in new and not words_in(new["title"]):
         return "empty"
     sizes = {**plans.SIZES, "body": BODY_MAX}
     if any(len(value) > sizes[name] for name, value in new.items()):
@@ -211,7 +212,7 @@ def ask_for_changes(*, actor: Actor, compensation_id: str, wish: str) -> Compens
     """A reviewer says what should be changed; every approval is void. Raises NotFound, NotAllowed."""
     run, compensation = _locked(actor, compensation_id, "approve")
     review, lines = _open(run, compensation, actor)
-    said = wish.strip()[:TEXT_MAX]
+    said = words_in(wish)[:TEXT_MAX]
     why = "token" if _is_no_page(actor) else "wish" if not said else "state" if review is None else ""
     if why or review is None:
         record(run, *lines)
@@ -231,7 +232,7 @@ def not_needed(*, actor: Actor, compensation_id: str, reason: str) -> Compensati
     """
     run, compensation = _locked(actor, compensation_id, "approve")
     review, lines = _open(run, compensation, actor)
-    said = reason.strip()[:TEXT_MAX]
+    said = words_in(reason)[:TEXT_MAX]
     failed = compensation.state == CompensationState.FAILED
     why = "token" if _is_no_page(actor) else "reason" if not said else "" if review or failed else "state"
     if why:

@@ -28,6 +28,7 @@ from runs.guard import (
     why_not_step,
 )
 from runs.models import Boundary, OperationClass, Permit, RulesRow, Run, Step
+from runs.saying import words_in
 from runs.store import Now, verb
 
 from . import early, four_eyes, reviews
@@ -77,7 +78,7 @@ class Intention:
 
 def plan_bytes(kind: str = "", title: str = "", body: str = "", none_because: str = "") -> bytes:
     """The declared compensation, or the explicit none with its reason. Raises NoPlan."""
-    if none_because.strip():
+    if words_in(none_because):
         return canonical({"none_because": none_because.strip()}).encode()
     if kind.strip():
         return canonical({"kind": kind.strip(), "title": title, "body": body}).encode()

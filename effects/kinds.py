@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from runs.access import Actor, NotFound, demand_workspace
 from runs.evidence import Line, record
 from runs.models import Workspace
+from runs.saying import words_in
 from runs.store import Now, verb
 
 from . import presets
@@ -67,7 +68,7 @@ def check(new: NewKind) -> None:
         said = getattr(new, name)
         texts = [said] if isinstance(said, str) else said
         missing = not said and not getattr(PROVIDERS[new.provider].QUESTIONS, name)
-        if missing or (said and not all(text.strip() for text in texts)):
+        if missing or (said and not all(words_in(text) for text in texts)):
             raise BadKind(on_wire(name), "This is one of the six answers; it may not be empty")
     if new.retry_after_s and new.provider == Provider.OUTSIDE:
         raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")

@@ -13,6 +13,7 @@ from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import Run
+from runs.saying import words_in
 from runs.store import Now, verb
 
 from . import backing, close, contradictions, verdict_moves
@@ -24,6 +25,7 @@ from .models import Ground, Matter, Resolution, Verdict
 from .unknowns import ACCEPTED, UNKNOWN, row_of, state_of
 from .verdicts import FILE_MAX, TEXT_MAX, WHY_NOT, Checked, NotResolved, Resolved
 
+SHOWN_WITH = ("changed", "settled", "waits")  # reasons that show what was recorded meanwhile
 SETTLED = (*contradictions.SETTLED, *contradictions.AS_EFFECT, ACCEPTED)
 
 
@@ -57,9 +59,9 @@ def _resolve(
     newest = Resolution.objects.filter(subject_id=subject_id).order_by("-number").first()
     why = _objection(run, matter, row, actor, draft, newest, seen, correct)
     if why:
-        return NotResolved(why, newest if why in ("changed", "settled") else None)
+        return NotResolved(why, newest if why in SHOWN_WITH else None)
     waits = by_two or draft.verdict == Verdict.CANNOT_TELL or _outweighed(matter, row)
-    _end_waiting(subject_id, actor.id, "another verdict was recorded")
+    _end_waiting(run, row, actor, "another verdict was recorded")
     made = _insert(run, matter, row, actor, draft, newest)
     record(run, _line(made, row, "resolution.recorded", actor, _told(made, waits)))
     if not waits:
@@ -92,6 +94,8 @@ def _objection(
         return "token"
     if seen is not None and seen != (newest.number if newest else 0):
         return "changed"
+    if seen is None and newest is not None and _waits(newest):
+        return "waits"
     if state_of(row) != UNKNOWN:
         why = _not_correctable(matter, row, actor, draft, correct)
         if why:
@@ -126,11 +130,20 @@ def _outweighed(matter: str, row: Any) -> bool:
     return settled and verdict_moves.ground_of(matter, row) != Ground.DECIDED
 
 
-def _end_waiting(subject_id: str, by: str, why: str) -> None:
-    rows = Resolution.objects.filter(
-        subject_id=subject_id, in_force_at__isnull=True, withdrawn_at__isnull=True
-    )
-    rows.update(withdrawn_at=Now(), withdrawn_by=by, withdrawn_why=why)
+def _waits(made: Resolution) -> bool:
+    """Whether it waits for a second person."""
+    return made.in_force_at is None and made.withdrawn_at is None
+
+
+def _end_waiting(run: Run, row: Any, actor: Actor, why: str) -> None:
+    """What waits for a second person waits no longer: whose it was, who ended it and why stand in a line."""
+    rows = Resolution.objects.filter(subject_id=row.pk, in_force_at__isnull=True, withdrawn_at__isnull=True)
+    lines = []
+    for made in rows:
+        told = {"by": f"user:{made.person_id}", **({"why": why} if why else {})}
+        lines.append(_line(made, row, "resolution.withdrawn", actor, told))
+    rows.update(withdrawn_at=Now(), withdrawn_by=actor.id, withdrawn_why=why)
+    record(run, *lines)
 
 
 def _insert(
@@ -146,7 +159,7 @@ def _insert(
         number=newest.number + 1 if newest else 1,
         verdict=draft.verdict,
         items=draft.items if draft.verdict == Verdict.PARTLY else None,
-        evidence=backing.visible(draft.evidence)[:TEXT_MAX],
+        evidence=words_in(draft.evidence)[:TEXT_MAX],
         attachments=list(dict.fromkeys(draft.attachments)),
         lines=sorted(set(draft.lines)),
         supersedes=corrected,
@@ -207,7 +220,7 @@ def agree(*, actor: Actor, resolution_id: str) -> Resolved | NotResolved:
 def _may_not_agree(run: Run, row: Any, made: Resolution, actor: Actor) -> str:
     if actor.user is None or actor.via != "page":
         return "token"
-    if made.in_force_at is not None or made.withdrawn_at is not None:
+    if not _waits(made):
         return "withdrawn"
     if made.person_id == actor.user.pk:
         return "same_person"
@@ -238,13 +251,11 @@ def withdraw(*, actor: Actor, resolution_id: str, why: str = "") -> Resolved | N
     made = Resolution.objects.get(pk=resolution_id)
     if actor.user is None or actor.via != "page":
         return NotResolved("token")
-    if made.in_force_at is not None or made.withdrawn_at is not None:
+    if not _waits(made):
         return NotResolved("withdrawn")
     if made.person_id != actor.user.pk:
         return NotResolved("not_yours")
-    said = backing.visible(why)[:200]
-    _end_waiting(subject_id, actor.id, said)
-    record(run, _line(made, row, "resolution.withdrawn", actor, {"why": said} if said else {}))
+    _end_waiting(run, row, actor, words_in(why)[:200])
     return Resolved(Resolution.objects.get(pk=made.pk), state_of(row))
 
 

@@ -11,6 +11,7 @@ from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import FINAL, Gate, Policy, Reach, Run, RunStatus, Session, StopRequest, Workspace
+from runs.saying import words_in
 from runs.store import after, verb
 
 from . import close, delivery_moves, four_eyes, reviews
@@ -173,7 +174,7 @@ def resume(*, actor: Actor, run_id: str, reason: str, seen: Seen | None = None) 
     epochs, shut = _lock_scopes(run_id)
     run = lock_run(run_id)
     demand(actor, "resume", run)
-    if not reason.strip():
+    if not words_in(reason):
         raise NoReason(run_id)
     items, stop = plan(run), stops.open_stop(run)
     why = _why_not(run, (seen or Seen()).is_old(run, stop), shut, items)

@@ -6,19 +6,26 @@ from typing import Annotated
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from runs.api import MAY_KEY, WRITE, find_step
 from runs.fields import In, Note, ShortName, Version
 from runs.guard import Refusal
 from runs.idempotency import once, reply
 from runs.models import Step
+from runs.saying import words_in
 from runs.schemas import ProblemOut, StepOut, step_out
 from runs.tokens import actor_of
 
 from . import retries
+from .schemas import not_blank
 
 router = Router(by_alias=True)
+
+
+def _if_any(reason: str) -> str:
+    """With none at all nobody decides: a worker asks."""
+    return not_blank(reason) if reason else reason
 
 
 class RetryIn(In):
@@ -31,7 +38,7 @@ class RetryIn(In):
     worker: ShortName = ""
     delay_s: Annotated[float, Field(strict=True, ge=0, le=604_800)] = 0
     max_tries: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
-    reason: Note = ""
+    reason: Annotated[Note, AfterValidator(_if_any)] = ""
 
 
 @router.post("/steps/{id:step_id}/retry", response={200: StepOut, WRITE: ProblemOut}, openapi_extra=MAY_KEY)
@@ -40,7 +47,7 @@ def retry_step(request: HttpRequest, step_id: str, body: RetryIn) -> HttpRespons
 
     Refused unless every effect of it is known not to have happened, by more than a worker's word.
     """
-    actor, why = actor_of(request), body.reason.strip()
+    actor, why = actor_of(request), words_in(body.reason)
     step = find_step(actor, step_id, "resume" if why else "write")
 
     def ask() -> Step | Refusal:

@@ -29,6 +29,7 @@ from runs.fields import (
     visible,
 )
 from runs.models import StopRequest
+from runs.saying import words_in
 from runs.schemas import Page, PermitOut, StepRef, StopBrief, stop_brief
 
 from .models import Effect, Review
@@ -55,7 +56,7 @@ def _texts(value: Any) -> list[str]:
 
 def not_blank(text: str) -> str:
     """A decision has a reason; spaces are none."""
-    if not text.strip():
+    if not words_in(text):
         raise PydanticCustomError("blank", "Say why")
     return text
 

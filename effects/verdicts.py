@@ -18,6 +18,7 @@ WHY_NOT: dict[str, str] = {
     "own_yes": "It is your own run: somebody else has to agree.",
     "foreign": "That evidence belongs to something else. Cite lines and attachments of this one.",
     "changed": "Somebody recorded something meanwhile. Your draft is kept: compare, then decide.",
+    "waits": "Somebody's verdict waits for a second person there. Open it: agree, or record another.",
     "settled": "It is known by now. Compare; if that is wrong, correct it.",
     "not_unknown": "It is not unknown: its holder still has it, or it was never sent.",
     "in_window": "Too early: it may still appear at the provider. Its settle window is not over.",

@@ -20,6 +20,7 @@ from .access import Actor, NotAllowed
 from .models import Press, Release, ScopeKind, StopRequest, User, WideStop, Workspace
 from .presses import STRENGTH, Wish
 from .releases import NoReason, NotFenced, NotStanding
+from .saying import words_in
 from .store import Now, alongside, database_time, stop_verb, verb
 
 log = logging.getLogger(__name__)
@@ -186,7 +187,8 @@ def release_wide(*, actor: Actor, reason: str) -> list[WideStop]:
     is the wish of the first. Raises NotAllowed, NoReason, NotStanding, NotFenced.
     """
     _demand(actor)
-    if not reason.strip():
+    reason = words_in(reason)
+    if not reason:
         raise NoReason
     wides = list(standing())
     if not wides:
@@ -196,7 +198,7 @@ def release_wide(*, actor: Actor, reason: str) -> list[WideStop]:
         for stop in list(_undecided(wides).order_by("pk")):
             if stop.fenced_at is None:  # it was born shut meanwhile
                 fanout.fence(stop.pk)
-            releases.release_with_all(actor=actor, stop_id=stop.pk, reason=reason.strip())
+            releases.release_with_all(actor=actor, stop_id=stop.pk, reason=reason)
         released = [_released(wide.pk) for wide in wides]
         if all(wide.released_at for wide in released):
             return released

@@ -17,6 +17,7 @@ from . import policies, wake
 from .access import Actor, NotAllowed, NotFound, demand_workspace
 from .evidence import Line, record
 from .models import Gate, Halt, InFlight, Permit, PermitState, Policy, Reach, Run, StopRequest, Workspace
+from .saying import words_in
 from .store import Now, verb
 
 COMPENSATE = "compensate"  # under which guard the permit of a compensation was given
@@ -144,10 +145,11 @@ def lift(*, actor: Actor, halt_id: str, reason: str) -> Halt:
     _demand(actor, "release", workspace_id)
     if actor.user is None or actor.via != "page":
         raise NotAllowed("lift a halt")
-    if not reason.strip():
+    said = words_in(reason)
+    if not said:
         raise NoReason(halt_id)
     rows = Halt.objects.filter(pk=halt_id, lifted_at__isnull=True)
-    if rows.update(lifted_at=Now(), lifted_by=actor.id, reason=reason.strip()):
+    if rows.update(lifted_at=Now(), lifted_by=actor.id, reason=said):
         halt = Halt.objects.get(pk=halt_id)
         told = {"halt": halt.pk, "reason": halt.reason}
         record(workspace, Line("compensations.lifted", actor.id, told, stop_id=halt.stop_id))

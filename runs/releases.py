@@ -19,6 +19,7 @@ from .evidence import Line, record
 from .models import Gate, Release, StopRequest, User, Workspace
 from .presses import RELEASED, close
 from .rules import rules_of
+from .saying import words_in
 from .scopes import RESTORED, Scope
 from .store import Now, alongside, database_time, verb
 
@@ -77,7 +78,7 @@ def release(*, actor: Actor, stop_id: str, reason: str) -> Released | Asked:
     Under the rule `release_by_two` the first person only asks. After a restore this is for an admin. Raises
     NotFound, NotAllowed, NoReason, NotStanding, NotFenced, SamePerson, TwoPeople.
     """
-    answer = _release(actor, stop_id, reason.strip())
+    answer = _release(actor, stop_id, words_in(reason))
     _close_if_over(answer)
     return answer
 

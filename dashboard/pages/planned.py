@@ -23,6 +23,7 @@ from dashboard.pages.shell import (
 from runs import access, schedules
 from runs.access import NotFound
 from runs.models import FINAL, Run, ScheduledStop, Workspace
+from runs.saying import words_in
 from runs.schedules import Ended
 from runs.wishes import storable
 
@@ -100,7 +101,7 @@ def withdraw_page(request: HttpRequest, planned_id: str) -> HttpResponse:
     if request.method != "POST":
         return _ask_why(request, made)
     reason = storable(request.POST.get("reason", ""), REASON_MAX)
-    if not reason.strip():
+    if not words_in(reason):
         return _ask_why(request, made, "Nothing was changed: a withdrawal needs a reason.", 422)
     try:
         schedules.withdraw(actor=actor_of(request), scheduled_id=made.pk, reason=reason)

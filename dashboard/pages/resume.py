@@ -20,6 +20,7 @@ from effects import resume as resuming
 from effects.resume import WAIT, Item, NotResumed, Seen
 from runs import access
 from runs.models import FINAL, Evidence, Press, Run, RunStatus, StepStatus
+from runs.saying import words_in
 from runs.wishes import storable
 
 SHOWN, REASON_MAX = 200, 2000
@@ -104,7 +105,7 @@ def resume_page(request: HttpRequest, run_id: str) -> HttpResponse:
     if request.method != "POST":
         return _show(request, run)
     reason = storable(request.POST.get("reason", ""), REASON_MAX)
-    if not reason.strip():
+    if not words_in(reason):
         return _show(request, run, said=["Nothing was resumed. Say why the run may go on."], status=422)
     seen = _seen_in(request)
     done = resuming.resume(actor=actor_of(request), run_id=run_id, reason=reason, seen=seen)

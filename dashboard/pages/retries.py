@@ -21,6 +21,7 @@ from effects.models import Effect, Ground, Settlement
 from runs import access
 from runs.guard import WHAT_TO_DO, Refusal
 from runs.models import Run, RunStatus, Step, StepStatus
+from runs.saying import words_in
 from runs.wishes import storable
 
 SHOWN, REASON_MAX = 20, 2000
@@ -121,7 +122,7 @@ def retry_page(request: HttpRequest, run_id: str) -> HttpResponse:
     if request.method != "POST":
         return _show(request, run, step)
     reason = storable(request.POST.get("reason", ""), REASON_MAX)
-    if not reason.strip():
+    if not words_in(reason):
         return _show(request, run, step, ["Nothing was scheduled. Say why it may be tried again."], 422)
     return _decide(request, run, step, reason)
 

@@ -220,6 +220,12 @@ def _other(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
 
 
 READERS: dict[str, Reader] = {
+def _withdrawn(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
+    own = told.get("by", line.actor) == line.actor
+    says = f"{who} withdrew it." if own else f"It waits for nobody any more: {who} recorded another."
+    return says, _brief(told, "why") if own else ""
+
+
     "effect.dispatched": _dispatched,
     "delivery.dispatched": _dispatched,
     "compensation.dispatched": _dispatched,
@@ -243,7 +249,7 @@ READERS: dict[str, Reader] = {
     "reconcile.ended": _ended,
     "resolution.recorded": _recorded,
     "resolution.agreed": _by("{who} agreed to it."),
-    "resolution.withdrawn": _by("{who} withdrew it."),
+    "resolution.withdrawn": _withdrawn,
     "unknown.taken": _by("{who} looks after it."),
     "unknown.given_back": _by("{who} released it."),
     "unknown.attached": _by("{who} attached evidence."),

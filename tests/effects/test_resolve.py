@@ -34,6 +34,7 @@ from tests.effects.unknowns import (
     say,
     settled,
 )
+from tests.texts import SAYS_NOTHING
 from tests.worlds import (
     World,
     a_kind,
@@ -173,6 +174,9 @@ def test_evidence_that_came_first_leaves_nothing_to_agree_to(world: World) -> No
     made = recorded(row, world.alice, "cannot be determined")
     later = recorded(row, world.carol, "happened")
     assert Resolution.objects.get(pk=made.pk).withdrawn_why == "another verdict was recorded"
+    ended = payload(row.run, "resolution.withdrawn")
+    assert (ended["resolution"], ended["by"]) == (made.pk, world.alice.id)
+    assert kinds_of(row.run).index("resolution.withdrawn") < kinds_of(row.run).index("effect.confirmed")
     assert said(resolve.agree(actor=world.bob, resolution_id=made.pk)) == "withdrawn"
     assert (now(row), later.number) == ("CONFIRMED", 2)
 
@@ -196,10 +200,8 @@ def test_what_waits_is_withdrawn_by_whoever_said_it_and_once(world: World) -> No
 
 # --- What is no evidence ------------------------------------------------------------------------------------
 
-BLANK = ["", "   ", "\n\t ", "\u200b\u200b", "\u2060 \u00a0", "\u202e", "\x00", "\u0301"]
 
-
-@pytest.mark.parametrize("text", BLANK)
+@pytest.mark.parametrize("text", SAYS_NOTHING)
 def test_a_text_that_says_nothing_is_refused(world: World, text: str) -> None:
     row = an_unknown(world)
     assert (said(say(row, world.alice, evidence=text)), now(row)) == ("evidence", "UNKNOWN")
@@ -207,7 +209,21 @@ def test_a_text_that_says_nothing_is_refused(world: World, text: str) -> None:
     assert said(say(row, world.alice, evidence=text + "r")) == "CONFIRMED"
 
 
-@pytest.mark.parametrize("items", [None, [], "", " ", [""], {}, ["\u200b"], 7 * [""]])
+PARTLESS: list[Any] = [
+    *(None, [], "", " ", ".", "\u3164", [""], ["\u200b"], 7 * [""], [[]], [{}]),
+    *({}, {"": ""}, {"": "a"}, {"": 3}, {"a": ""}, {".": 3}, {"a": None}, {"a": []}, {"a": {"": "b"}}),
+    *(3, True),
+]
+PARTS: list[Any] = ["a", ["a", ""], {"a": "b"}, {"a": 3}, {"a": False}, {"": "", "a": ["b"]}, {"a": {"b": 1}}]
+
+
+@pytest.mark.parametrize("items", PARTS)
+def test_a_part_that_is_named_is_enough(world: World, items: Any) -> None:
+    row = an_unknown(world)
+    assert said(say(row, world.alice, "partly happened", items=items)) == "PARTIAL"
+
+
+@pytest.mark.parametrize("items", PARTLESS)
 def test_a_part_that_is_not_named_is_refused(world: World, items: Any) -> None:
     row = an_unknown(world)
     assert said(say(row, world.alice, "partly happened", items=items)) == "items"
@@ -491,3 +507,18 @@ def test_several_without_an_export_are_not_resolved(world: World) -> None:
     rows = [an_unknown(world) for _ in range(2)]
     assert {said(one) for one in several(world, rows, b"").values()} == {"export"}
     assert not Resolution.objects.exists()
+
+
+@pytest.mark.parametrize("by", ["alice", "carol"])
+def test_several_at_once_end_nobodys_verdict_that_waits(world: World, by: str) -> None:
+    """They were not shown it; not their own either."""
+    row, free = an_unknown(world), an_unknown(world)
+    waiting = recorded(row, world.alice, "cannot be determined")
+    found = several(world, [row, free], by=getattr(world, by))
+    refused = found[row.pk]
+    assert isinstance(refused, NotResolved)
+    assert (refused.reason, refused.by) == ("waits", waiting)
+    assert said(found[free.pk]) == "UNKNOWN"
+    assert isinstance(found[free.pk], Resolved)
+    assert Resolution.objects.get(pk=waiting.pk).withdrawn_at is None
+    assert said(resolve.agree(actor=world.bob, resolution_id=waiting.pk)) == "ACCEPTED_UNKNOWN"

@@ -307,6 +307,8 @@ def test_a_retry_is_asked_for_over_the_api(world: World) -> None:
     refused = agent.post(path, body)
     assert (refused.status, refused.problem, refused.data["boundary"]) == (409, "retry-unverified", "retry")
     assert agent.post(path, {**body, "reason": "I am sure"}).problem == "not-allowed"
+    for nothing in (" ", ".", "\u3164"):
+        assert operator.post(path, {"seen_version": 1, "reason": nothing}).problem == "invalid-request"
     decided = operator.post(path, {"seen_version": 1, "reason": "seen with the bank", "delay_s": 30.0})
     assert (decided.status, decided.data["status"]) == (200, "RETRY_WAIT")
     assert decided.data["due_at"]

@@ -173,8 +173,9 @@ def test_a_release_waits_for_every_fence_and_starts_nothing(
         everywhere.release_wide(actor=root, reason="too early")
     for stop_id in StopRequest.objects.values_list("pk", flat=True):
         fanout.carry_on(stop_id)
-    with pytest.raises(NoReason):
-        everywhere.release_wide(actor=root, reason=" ")
+    for reason in (" ", ".", "\u3164"):
+        with pytest.raises(NoReason):
+            everywhere.release_wide(actor=root, reason=reason)
     with pytest.raises(NotAllowed):
         everywhere.release_wide(actor=world.bob, reason="mine")
     everywhere.release_wide(actor=root, reason="over")

@@ -229,7 +229,7 @@ def test_nobody_else_lifts_it(
     assert the_halt(world).lifted_at is None
 
 
-@pytest.mark.parametrize("reason", ["", "  \n"])
+@pytest.mark.parametrize("reason", ["", "  \n", ".", "\u3164"])
 def test_a_lift_without_a_reason_is_none(world: World, reason: str) -> None:
     press(world)
     with pytest.raises(NoReason):

@@ -59,7 +59,7 @@ def by_two(world: World) -> None:
 def test_a_release_has_a_reason_and_is_about_a_stop_that_stands(world: World) -> None:
     run = world.run()
     stop = press(world)
-    for reason in ("", " \n\t"):
+    for reason in ("", " \n\t", ".", "\u3164"):
         with pytest.raises(NoReason):
             release(stop, world.bob, reason)
     answer = release(stop, world.bob)

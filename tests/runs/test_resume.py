@@ -67,7 +67,7 @@ def test_a_resume_since_and_a_second_pause_beat_the_decision_by_the_version_alon
     assert isinstance(decide(world, run, seen(fresh(run))), Resumed)
 
 
-@pytest.mark.parametrize("reason", ["", "  \n"])
+@pytest.mark.parametrize("reason", ["", "  \n", ".", "\u3164"])
 def test_a_resume_without_a_reason_is_none(world: World, reason: str) -> None:
     run = paused(world)
     with pytest.raises(NoReason):

@@ -107,6 +107,7 @@ class Delivery(Machine):
             "turn_at": None,
             "detail": "",
             "ground": None,
+            "late": False,
             "unknown_since": None,
         }
 
@@ -154,9 +155,10 @@ class Delivery(Machine):
 
     @transition(field="state", source=["HANDED_OVER", "NOT_HANDED_OVER"], target="UNKNOWN")
     @staticmethod
-    def contradict(why: str) -> Changes:
-        """Later evidence of equal or stronger ground disagrees, or a second person does."""
-        return {"detail": why, "unknown_since": Now()}
+    def contradict(why: str, late: bool = False) -> Changes:
+        """Later evidence of equal or stronger ground disagrees, or a second person does; `late`: its run had
+        ended by then."""
+        return {**({"late": True} if late else {}), "detail": why, "unknown_since": Now()}
 
     @transition(field="state", source=["UNKNOWN"], target="ACCEPTED_UNKNOWN")
     @staticmethod

@@ -55,7 +55,7 @@ def settle(run: Run, delivery: Delivery, permit: Permit, told: Any, late: bool, 
     if not over and delivery.permit_id != permit.pk:
         return []
     if was not in UNSETTLED:
-        return _against(delivery, permit, told.outcome, actor)
+        return _against(run, delivery, permit, told.outcome, actor)
     facts["ground"] = Ground.REPORTED
     if over:
         Delivery.hand_over(delivery, **facts)
@@ -80,7 +80,7 @@ MEANS = {
 }
 
 
-def _against(delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> list[Line]:
+def _against(run: Run, delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> list[Line]:
     """A late report of one that is settled: it may speak against that, or bear a person's decision out."""
     was, means, ground = delivery.state, MEANS.get(outcome, ""), delivery.ground or Ground.REPORTED
     if was in STEP_ENDS:
@@ -92,8 +92,13 @@ def _against(delivery: Delivery, permit: Permit, outcome: str, actor: Actor) -> 
     by_attempt = ground == Ground.REPORTED and was == DeliveryState.HANDED_OVER
     if by_attempt or not contradictions.disagrees(was, ground, means, Ground.REPORTED):
         return []
-    Delivery.contradict(delivery, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
+    contradict(run, delivery, f"it was {was.lower().replace('_', ' ')}; a late report says: {means}")
     return [line_of(delivery, actor.id, permit.worker, permit=permit, why=delivery.detail, **by)]
+
+
+def contradict(run: Run, delivery: Delivery, why: str) -> None:
+    """Settled → UNKNOWN: what is said of it does not agree."""
+    Delivery.contradict(delivery, why[:300], late=run.status in FINAL)
 
 
 def _taken_back(run: Run, delivery: Delivery, permit: Permit, actor: Actor) -> list[Line]:

@@ -130,12 +130,13 @@ Matter = Effect | Compensation
 
 
 def _matches(account: Account, key: str) -> list[Matter]:
-    """Effects of this account's kinds under this key, in the order in which their runs are locked; or the
-    compensation that has it, which is its id.
+    """Effects of this account's kinds under this key, and the compensation that has it, which is its id: no
+    effect takes its place. In the order in which their runs are locked.
     """
     rows = Effect.objects.filter(_of(account), key=key).order_by("run_id", "pk")
     found: list[Matter] = list(rows.only("pk", "run_id")[:MOST_MATCHES])
-    return found or list(Compensation.objects.filter(_of(account), pk=key).only("pk", "run_id"))
+    found += Compensation.objects.filter(_of(account), pk=key).only("pk", "run_id")
+    return sorted(found, key=lambda one: (one.run_id, one.pk))
 
 
 def _of(account: Account) -> Q:
@@ -238,18 +239,21 @@ def _job_state(effect: Effect, account: Account, reading: Reading) -> str:
 
 def to_apply(limit: int = 200) -> list[str]:
     """Waiting ones that may settle something now: their effect is ready, or came at the same moment."""
-    mine = Effect.objects.filter(pk=OuterRef("subject_id"))
+    ours = {
+        "kind__account": OuterRef("account__name"),
+        "kind__workspace_id": OuterRef("account__workspace_id"),
+    }
+    # its kind may have another account by now
+    mine = Effect.objects.filter(pk=OuterRef("subject_id"), **ours)
     over = mine.exclude(settlement__in=(Settlement.DECLARED, Settlement.DISPATCHED))
     under_way = Q(Exists(mine.filter(settlement=Settlement.DISPATCHED))) & ~Q(verdict=DID_NOT)
     called = Q(permit__state=PermitState.REPORTED) | ~Q(state=CompensationState.DISPATCHED)
-    repairs = Compensation.objects.filter(called, pk=OuterRef("subject_id")).exclude(state__in=UNDECIDED)
+    repairs = Compensation.objects.filter(called, pk=OuterRef("subject_id"), **ours)
+    repairs = repairs.exclude(state__in=UNDECIDED)
     waiting = Inbound.objects.filter(became="waiting", expires_at__gt=Now())
     known = waiting.exclude(subject_id="").filter(Q(Exists(over)) | under_way | Q(Exists(repairs)))
-    beside = Effect.objects.filter(
-        key=OuterRef("effect_key"),
-        kind__account=OuterRef("account__name"),
-        kind__workspace_id=OuterRef("account__workspace_id"),
-    ).exclude(settlement=Settlement.DECLARED)
+    beside = Effect.objects.filter(key=OuterRef("effect_key"), **ours)
+    beside = beside.exclude(settlement=Settlement.DECLARED)
     new = waiting.filter(Exists(beside), subject_id="", expires_at__gt=after(WAITS_S - MAY_HAVE_MET_S))
     found = [*known.order_by("pk").values_list("pk", flat=True)[:limit]]
     return [*found, *new.order_by("pk").values_list("pk", flat=True)[: limit - len(found)]]

@@ -45,7 +45,7 @@ def doubt(run: Run, matter: str, row: Any, actor: Actor, why: str, told: Told) -
     if was == ACCEPTED:
         return []
     if matter == Matter.DELIVERY:
-        Delivery.contradict(row, why[:300])
+        delivery_moves.contradict(run, row, why)
         return [delivery_moves.line_of(row, actor.id, ground=Ground.DECIDED, was=was, why=why, **told)]
     settle.contradict(row, why)
     return [settle.line_of(row, actor.id, {"was": was, "why": row.why_unknown, **told}, Ground.DECIDED)]

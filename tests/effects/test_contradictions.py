@@ -27,6 +27,7 @@ from tests.worlds import World, a_kind, a_run, fresh, in_seconds, kinds_of
 
 pytestmark = pytest.mark.django_db
 
+FINAL = ("CANCELLED", "COMPLETED", "FAILED", "ABANDONED")
 STAYS, DOUBT = "stays", "contradicted"
 # On what the settlement stands → what a later answer of each source that says otherwise makes of it.
 OTHERWISE: dict[str, dict[str, str]] = {
@@ -233,11 +234,23 @@ def test_what_a_late_report_makes_of_a_message(world: World, stands: str, ground
     borne_out = stays and ground == "decided"
     assert again(row).ground == ("reported" if borne_out else ground)
     assert ("delivery.unknown" in kinds_of(row.run)) is not stays
+    assert again(row).late is not stays, "its run had ended"
     assert "permit.reported_late" in kinds_of(row.run)
     assert fresh(row.run).status == "COMPLETED"
     if not stays:
         line = Evidence.objects.get(stream=row.run_id, kind="delivery.unknown")
         assert line.ground == "reported", "each ground is shown"
+
+
+@pytest.mark.parametrize("status", [*FINAL, "ACTIVE", "PAUSED"])
+def test_people_who_contradict_what_is_said_of_a_message_are_late_where_its_run_has_ended(
+    world: World, status: str
+) -> None:
+    row = settled(world, "HANDED_OVER", "reported", "delivery", run=a_run(status, world.workspace))
+    made = recorded(row, world.bob, "did not happen", correct=True)
+    assert said(resolve.agree(actor=world.carol, resolution_id=made.pk)) == "UNKNOWN"
+    became = again(row)
+    assert (became.late, fresh(became.run).status) == (status in FINAL, status)
 
 
 @pytest.mark.invariant("I9")
@@ -258,8 +271,6 @@ def test_what_a_persons_word_makes_of_a_message(world: World, stands: str, groun
 
 
 # --- What follows -------------------------------------------------------------------------------------------
-
-FINAL = ("CANCELLED", "COMPLETED", "FAILED", "ABANDONED")
 
 
 @pytest.mark.invariant("I11")

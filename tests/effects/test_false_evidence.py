@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from effects import accounts, polled, reconcile
+from effects import accounts, polled, reconcile, repair, resolve
 from effects.models import Account, Effect, Kind
 from effects.providers.page_rules import Rule
 from effects.reconcile import Answer, Asked
+from effects.resolve import Checked
 from runs import access
 from runs.evidence import Line, record
 from runs.models import Evidence, EvidencePayload, Token
@@ -233,3 +234,32 @@ def test_what_a_page_has_to_equal_is_all_that_it_shows() -> None:
         False,
         False,
     ]
+
+
+# --- Files that were put back ---
+
+
+@pytest.mark.parametrize(
+    ("answer", "means", "state"),
+    [
+        ("present", "happened", "VERIFIED"),
+        ("partial", "partly", "FAILED"),
+        ("absent", "did not happen", "FAILED"),
+        ("can't tell", "nothing", "UNKNOWN"),
+    ],
+)
+def test_who_asks_about_files_that_were_put_back_hears_what_it_came_to(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: str, means: str, state: str
+) -> None:
+    row = an_unknown(world, "compensation", kind_name="restore_files", op_class="workspace_change")
+    monkeypatch.setattr(repair, "ask_provider", lambda _: Answer(answer))
+    told = resolve.check_now(actor=world.alice, subject_id=row.pk)
+    assert isinstance(told, Checked)
+    assert (told.answer, told.means, told.state) == (answer, means, state)
+    assert payload_of(row, "compensation.looked_up")["means"] == means
+
+
+def test_of_what_nobody_registered_nothing_found_proves_nothing(world: World) -> None:
+    """The control: a compensation without a kind that is not the put-back of files."""
+    row = an_unknown(world, "compensation")
+    assert repair.apply_answer(row.pk, Answer("absent")) == "UNKNOWN"

@@ -464,6 +464,25 @@ def test_one_that_says_no_while_its_holder_is_at_work_waits_for_it(
     assert fresh(opened.subject).settlement == "NOT_APPLIED"
 
 
+def test_one_whose_kind_has_another_account_by_now_holds_up_no_other(
+    world: World, kind: Kind, bank: Teller
+) -> None:
+    first, second = world.opened(world.run()), world.opened(world.run(), "charge:8")
+    for key in (KEY, "charge:8"):
+        assert bank.tell(key, "failed") == "waiting"
+    for opened in (first, second):
+        world.report(opened, "unknown")
+    assert len(inbound.to_apply()) == 2, "the control"
+    other = a_kind(world.workspace, "bank.other", account="other")
+    Effect.objects.filter(pk=first.subject.pk).update(kind=other)
+    [waiting] = inbound.to_apply(1)
+    assert inbound.apply_waiting(waiting) == "settled"
+    assert [fresh(one.subject).settlement for one in (first, second)] == ["UNKNOWN", "NOT_APPLIED"]
+    assert inbound.to_apply() == []
+    Effect.objects.filter(pk=first.subject.pk).update(kind=kind)
+    assert [inbound.apply_waiting(one) for one in inbound.to_apply()] == ["settled"]
+
+
 def test_the_sweep_finds_what_came_while_the_dispatch_committed(
     world: World, kind: Kind, bank: Teller
 ) -> None:
@@ -583,3 +602,18 @@ def test_words_of_the_account_say_how_far_a_job_is(world: World, job: Kind, bank
     effect = stands(job, "CONFIRMED", "reported")
     bank.tell(KEY, None, job="done")
     assert fresh(effect).job_state == "completed"
+
+
+@pytest.mark.parametrize(("says", "then"), [("succeeded", "VERIFIED"), ("failed", "UNKNOWN")])
+def test_no_effect_takes_the_place_of_the_compensation_whose_id_it_has_for_a_key(
+    kind: Kind, bank: Teller, says: str, then: str
+) -> None:
+    """That one of them was refused may speak of either."""
+    original, own = stands(kind, "CONFIRMED", "reported", run="CANCELLED"), new_id("cmp")
+    asked = {"dispatched_at": in_seconds(-60), "unknown_since": in_seconds(-9)}
+    repair = a_compensation(original, "UNKNOWN", id=own, key=own, kind=kind, **asked)
+    a_permit(a_step(original.run, "UNKNOWN"), "LOST", effect_key=own, guard="compensate")
+    step = a_step(a_run("ACTIVE", kind.workspace), "DISPATCHED")
+    an_effect(step, "DECLARED", key=own, kind=kind)
+    bank.tell(own, says)
+    assert fresh(repair).state == then

@@ -1,4 +1,4 @@
-"""Whether a text says something. That each verb which demands a reason asks so is in the tests of the verb."""
+"""Whether a text says something. That verbs which demand a reason ask so is in the tests of each verb."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """How a process says what happens: one event a line, as text or as JSON, without anything secret.
 
 An event carries ids (request, run, stop, version, workspace), never a header, a body or a name. What an
-exception says is cut after its first line: the rest of it often quotes the row or the input.
+exception says is cut after its first line: the rest of it often quotes the row or the input. What looks like
+a secret is taken out of each value, and of the whole line (runs/redaction.py).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -17,28 +17,11 @@ from structlog import contextvars, stdlib
 from structlog.processors import TimeStamper
 from structlog.typing import EventDict, WrappedLogger
 
+from runs import redaction
+
 FIELDS = ("request_id", "task", "run", "stop", "version", "workspace")
 SAID = 300  # characters of what an exception says
-SECRETS = (
-    (re.compile(r"als_[0-9a-f]{8}_[0-9a-zA-Z_]+"), "als_…"),
-    (re.compile(r"(?i)\b(bearer|basic) +[^\s\"',;]+"), r"\1 …"),
-    (re.compile(r"(://[^\s:/@]*:)[^\s@]+@"), r"\1…@"),
-    (
-        re.compile(
-            r"(?i)((?:password|secret|token|session|sessionid|csrftoken|authorization|cookie|api_?key)\w*"
-            r"\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"',;&\\)}\]]+"
-        ),
-        r"\1…",
-    ),
-)
 CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), 127, 0x2028, 0x2029] if code != 9}
-
-
-def scrub(text: str) -> str:
-    """The text with everything that looks like a secret taken out."""
-    for pattern, instead in SECRETS:
-        text = pattern.sub(instead, text)
-    return text
 
 
 def told(error: BaseException) -> str:
@@ -46,7 +29,7 @@ def told(error: BaseException) -> str:
     lines: list[str] = []
     for one in reversed([*_chain(error)]):
         lines += traceback.format_tb(one.__traceback__)
-        said = (str(one).splitlines() or [""])[0][:SAID]
+        said = (redaction.text(str(one)).splitlines() or [""])[0][:SAID]
         lines.append(f"{type(one).__module__}.{type(one).__qualname__}: {said}\n")
     return "".join(lines)
 
@@ -68,6 +51,11 @@ def exceptions(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
     event.pop("exc_text", None)
     event.pop("stack", None)
     return event
+
+
+def without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Before a format escapes anything that a secret could be told by."""
+    return {key: redaction.redact(value) for key, value in event.items()}
 
 
 def as_json(logger: WrappedLogger, name: str, event: EventDict) -> str:
@@ -99,12 +87,13 @@ class Formatter(stdlib.ProcessorFormatter):
             processors=[
                 stdlib.ProcessorFormatter.remove_processors_meta,
                 exceptions,
+                without_secrets,
                 as_json if kind == "json" else as_text,
             ],
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        return scrub(super().format(record))
+        return redaction.text(super().format(record))
 
 
 def formatter(kind: str) -> Formatter:

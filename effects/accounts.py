@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runs import redaction
 from runs.access import Actor, NotFound, demand_workspace
 from runs.evidence import Line, record
 from runs.models import Workspace
@@ -30,7 +31,6 @@ OURS = re.compile(
     re.IGNORECASE,
 )
 SHORTEST, LONGEST = 8, 4_000  # characters of a credential
-REMOVED = b"[removed]"
 
 
 class BadAccount(ValueError):
@@ -282,5 +282,6 @@ def without(body: bytes, shown: dict[str, str]) -> bytes:
     for value in shown.values():
         for part in (value, value.rpartition(" ")[2]):  # `Bearer abc` is often repeated as `abc`
             for text in (part, json.dumps(part)[1:-1]):
-                body = body.replace(text.encode(), REMOVED) if len(text) >= SHORTEST else body
+                if len(text) >= SHORTEST:
+                    body = body.replace(text.encode(), redaction.marker("credential", part).encode())
     return body

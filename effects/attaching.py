@@ -6,6 +6,7 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
+from runs import redaction
 from runs.access import Actor, demand
 from runs.evidence import Line, digest, record
 from runs.guard import lock_run
@@ -38,16 +39,25 @@ def attach(
 
     Name and type of a file are cleaned before they are kept. Raises NotFound, NotAllowed.
     """
-    said = words_in(text)[:TEXT_MAX]
+    said = redaction.text(words_in(text))[:TEXT_MAX]
+    content = _without_secrets(content)
     why = _objection(form, said, content)
     if why:
         demand(actor, "resolve", row_of(subject_id)[1].run)
         return NotResolved(why)
-    named = {"file_name": clean_name(file_name), "content_type": clean_type(content_type)}
+    named = {"file_name": clean_name(redaction.text(file_name)), "content_type": clean_type(content_type)}
     given: dict[str, object] = {"content": content, **named}
     if form != "file":
         given = {"text": said}
     return _attach(actor, subject_id, form, given)
+
+
+def _without_secrets(content: bytes) -> bytes:
+    """A file that is a text is kept without them, and its digest is of what is kept; others as they are."""
+    try:
+        return redaction.text(content.decode()).encode() if len(content) <= FILE_MAX else content
+    except UnicodeDecodeError:
+        return content
 
 
 def _objection(form: str, said: str, content: bytes) -> str:

@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import F, Q
 from django_fsm import FSMField
 
+from runs.columns import Prose, Told, Words
 from runs.machine import Changes, Machine, transition
 from runs.models import OperationClass, Permit, Run, User
 from runs.store import Now, new_id
@@ -58,13 +59,13 @@ class Compensation(Machine):
     kind_name = models.CharField(max_length=120)
     op_class = models.CharField(max_length=20, choices=OperationClass)
     key = models.CharField(max_length=200)
-    title = models.CharField(max_length=300)
-    target = models.CharField(max_length=300, blank=True)
-    amount = models.CharField(max_length=60, blank=True)
+    title = Words(max_length=300)
+    target = Words(max_length=300, blank=True)
+    amount = Words(max_length=60, blank=True)
     body = models.BinaryField(default=bytes)
     body_digest = models.CharField(max_length=64)
-    expected = models.TextField(blank=True)
-    risks = models.TextField(blank=True)
+    expected = Prose(blank=True)
+    risks = Prose(blank=True)
     state = FSMField(max_length=16, choices=CompensationState, default=CompensationState.PROPOSED)
     run_version = models.BigIntegerField()
     permit = models.ForeignKey(Permit, models.PROTECT, null=True, related_name="+")
@@ -72,9 +73,9 @@ class Compensation(Machine):
     proposer = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     editor = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     edits = models.PositiveSmallIntegerField(default=0)
-    wishes = models.TextField(blank=True)  # what a reviewer asked to have changed, last
+    wishes = Prose(blank=True)  # what a reviewer asked to have changed, last
     decided_by = models.CharField(max_length=60, blank=True)
-    reason = models.TextField(blank=True)
+    reason = Prose(blank=True)
     proposed_at = models.DateTimeField(db_default=Now())
     decided_at = models.DateTimeField(null=True)
     queued_at = models.DateTimeField(null=True)
@@ -83,10 +84,10 @@ class Compensation(Machine):
     unknown_since = models.DateTimeField(null=True)
     attempt = models.PositiveIntegerField(default=0)
     ground = models.CharField(max_length=12, blank=True)
-    result = models.JSONField(null=True)
-    provider_ref = models.CharField(max_length=300, blank=True)
-    items = models.JSONField(null=True)
-    why_unknown = models.CharField(max_length=200, blank=True)
+    result = Told(null=True)
+    provider_ref = Words(max_length=300, blank=True)
+    items = Told(null=True)
+    why_unknown = Words(max_length=200, blank=True)
     late = models.BooleanField(default=False)
     next_check_at = models.DateTimeField(null=True)
     check_until = models.DateTimeField(null=True)

@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import F, Q
 from django_fsm import FSMField
 
+from runs.columns import Words
 from runs.machine import Changes, Machine, transition
 from runs.models import Permit, Run
 from runs.store import Now, new_id
@@ -53,7 +54,7 @@ class Delivery(Machine):
     key = models.CharField(max_length=200)
     channel = models.CharField(max_length=8, choices=Channel)
     target = models.CharField(max_length=2000)
-    title = models.CharField(max_length=300)
+    title = Words(max_length=300)
     content_type = models.CharField(max_length=100)
     body = models.BinaryField(default=bytes)
     body_digest = models.CharField(max_length=64)
@@ -63,8 +64,8 @@ class Delivery(Machine):
     attempt = models.PositiveIntegerField(default=0)
     late = models.BooleanField(default=False)
     ground = models.CharField(max_length=12, null=True)  # noqa: DJ001  (nullable: see docs/operating.md)
-    detail = models.CharField(max_length=300, blank=True)
-    provider_ref = models.CharField(max_length=300, blank=True)
+    detail = Words(max_length=300, blank=True)
+    provider_ref = Words(max_length=300, blank=True)
     queued_at = models.DateTimeField(db_default=Now())
     turn_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(null=True)
@@ -106,8 +107,8 @@ class Delivery(Machine):
             "settled_at": None,
             "turn_at": None,
             "detail": "",
-            "ground": None,
             "late": False,
+            "ground": None,
             "unknown_since": None,
         }
 

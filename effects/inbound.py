@@ -18,6 +18,7 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from runs import redaction
 from runs.access import SYSTEM
 from runs.evidence import canonical, digest
 from runs.guard import lock_run
@@ -69,6 +70,7 @@ def receive(account_id: str, message: Message) -> str:
     if not _is_genuine(account, message, now) or account is None:
         raise NotGenuine
     reading, kept = read(message.body, account.reads)
+    message = replace(message, id=redaction.text(message.id)[:200])
     try:
         return _take(account.pk, message, reading, kept)
     except IntegrityError:  # the same message, at the same moment

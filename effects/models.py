@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django_fsm import FSMField
 
+from runs.columns import Prose, Told, Words
 from runs.machine import Changes, Machine, transition
 from runs.models import OperationClass, Permit, Run, Step, Workspace
 from runs.store import Now, new_id
@@ -49,15 +50,15 @@ class Kind(models.Model):
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "knd"))
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="kinds")
     name = models.CharField(max_length=120)
-    title = models.CharField(max_length=200, blank=True)
+    title = Words(max_length=200, blank=True)
     op_class = models.CharField(max_length=20, choices=OperationClass)
     provider = models.CharField(max_length=10, choices=Provider, default=Provider.OUTSIDE)
-    commits = models.TextField()
-    tells_apart = models.JSONField(default=list)
-    idempotency = models.TextField()
-    compensation = models.TextField()
-    durable_before_pause = models.TextField()
-    when_unknown = models.TextField()
+    commits = Prose()
+    tells_apart = Told(default=list)
+    idempotency = Prose()
+    compensation = Prose()
+    durable_before_pause = Prose()
+    when_unknown = Prose()
     send = models.JSONField(default=dict)
     lookup = models.JSONField(default=dict)
     settle_window_s = models.PositiveIntegerField(default=60)
@@ -134,9 +135,9 @@ class Effect(Machine):
     kind_name = models.CharField(max_length=120)
     key = models.CharField(max_length=200)
     op_class = models.CharField(max_length=20, choices=OperationClass)
-    title = models.CharField(max_length=300)
-    target = models.CharField(max_length=300, blank=True)
-    amount = models.CharField(max_length=60, blank=True)
+    title = Words(max_length=300)
+    target = Words(max_length=300, blank=True)
+    amount = Words(max_length=60, blank=True)
     body = models.BinaryField(default=bytes)
     body_digest = models.CharField(max_length=64)
     plan = models.BinaryField(default=bytes)
@@ -147,10 +148,10 @@ class Effect(Machine):
     contradicted = models.BooleanField(default=False)
     late = models.BooleanField(default=False)
     attempt = models.PositiveIntegerField(default=0)
-    result = models.JSONField(null=True)
-    provider_ref = models.CharField(max_length=300, blank=True)
-    items = models.JSONField(null=True)
-    why_unknown = models.CharField(max_length=200, blank=True)
+    result = Told(null=True)
+    provider_ref = Words(max_length=300, blank=True)
+    items = Told(null=True)
+    why_unknown = Words(max_length=200, blank=True)
     job_state = models.CharField(max_length=12, blank=True)
     job_at = models.DateTimeField(null=True)
     counted = models.PositiveIntegerField(null=True)

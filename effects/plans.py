@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from runs import redaction
+
 from .compensation import RESTORE_FILES
 from .models import Effect, Provider
 from .providers import answers
@@ -160,7 +162,7 @@ def value_of(effect: Effect, name: str) -> Any:
         value = answers.at(_json_of(effect) if place == "body" else effect.result, path)
     else:
         value = getattr(effect, {"ref": "provider_ref"}.get(name, name))
-    if value in (None, "") or isinstance(value, dict | list) or value == answers.HIDDEN:
+    if value in (None, "") or isinstance(value, dict | list) or redaction.is_redacted(value):
         raise CannotFill(name)
     return value
 

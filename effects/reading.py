@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs import bodies
+from runs import bodies, redaction
 from runs.evidence import canonical
 from runs.problems import Problem
 
@@ -72,7 +72,7 @@ def _kept(value: Any, reads: dict[str, Any], name: str, most: int = answers.KEPT
 def _key(value: Any) -> str:
     """A key as an effect may have it, or none."""
     fits = isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable() and value == value.strip()
-    return value if fits else ""
+    return value if fits and not redaction.holds_secret(value) else ""
 
 
 def _verdict(word: Any, reads: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
+from runs import redaction
 from runs.access import SYSTEM, Actor
 from runs.evidence import Line, record
 from runs.guard import lock_run
@@ -56,6 +57,12 @@ class Answer:
         return {name: value for name, value in told.items() if _says_something(value)}
 
 
+def without_secrets(answer: Answer) -> Answer:
+    """As it is kept: what it proves is not touched."""
+    texts = ("detail", "observed", "items", "provider_ref")
+    return replace(answer, **{name: redaction.redact(getattr(answer, name)) for name in texts})
+
+
 def _says_something(value: Any) -> bool:
     return value is not False and value not in (None, "", {}, [])
 
@@ -81,17 +88,17 @@ class Asked:
     at: datetime
     attempt: int
 
+    @property
+    def payload(self) -> dict[str, Any]:
+        """As a line keeps it, so that what it proves can be judged again."""
+        return {"asked_at": self.at.isoformat(), "attempt": self.attempt}
+
 
 def take_turn(effect_id: str) -> tuple[Effect, Asked] | None:
     """Claim one due check by moving its time on, so that two workers don't ask twice."""
     rows = Effect.objects.filter(pk=effect_id, settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
     return read_for_look_up(effect_id) if rows.update(next_check_at=after(30), turn_until=after(30)) else None
 
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """As a line keeps it, so that what it proves can be judged again."""
-        return {"asked_at": self.at.isoformat(), "attempt": self.attempt}
 
 def read_for_look_up(effect_id: str) -> tuple[Effect, Asked]:
     """The effect, and the moment at which it is asked about."""
@@ -118,6 +125,7 @@ def hear(
     run: Run, effect: Effect, answer: Answer, actor: Actor, ground: str, asked: Asked | None = None
 ) -> str:
     """The same as a move of a locked run, of an effect that was read under its lock."""
+    answer = without_secrets(answer)
     asked, was = asked or Asked(database_time(), effect.attempt), effect.settlement
     _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)
@@ -129,6 +137,8 @@ def hear(
     elif _disagrees(effect, meaning, asked, ground):
         contradict(effect, f"it was {was.lower().replace('_', ' ')}; a later answer says: {meaning}")
         lines += [line_of(effect, actor.id, {"was": was, "why": effect.why_unknown}, ground)]
+    elif contradictions.bears_out(was, effect.ground, meaning, ground):
+        lines += bear_out(effect, ground, actor.id, **_facts(answer))
     lines += jobs.heard(effect, answer.job, actor.id, ground)
     record(run, *lines)
     contradictions.follow(run, was, effect)
@@ -138,8 +148,12 @@ def hear(
     close.advance(run, actor.id)
     return str(effect.settlement)
 
-    elif contradictions.bears_out(was, effect.ground, meaning, ground):
-        lines += bear_out(effect, ground, actor.id, **_facts(answer))
+
+def _facts(answer: Answer) -> dict[str, Any]:
+    """What it says beyond its word."""
+    facts = {"items": answer.items, "provider_ref": answer.provider_ref}
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
 
 def _count(effect: Effect, answer: Answer) -> None:
     """Keep the most objects that were seen under the key, whatever else the answer proves."""
@@ -149,12 +163,6 @@ def _count(effect: Effect, answer: Answer) -> None:
     effect.counted = min(answer.count, MOST_COUNTED)
     more = {"seen_twice": effect.counted} if effect.counted > 1 else {}
     Effect.objects.filter(pk=effect.pk).update(counted=effect.counted, **more)
-def _facts(answer: Answer) -> dict[str, Any]:
-    """What it says beyond its word."""
-    facts = {"items": answer.items, "provider_ref": answer.provider_ref}
-    return {name: value for name, value in facts.items() if value not in (None, "")}
-
-
 
 
 def meaning_of(effect: Effect | Compensation | Delivery, answer: Answer, asked: Asked) -> str:
@@ -175,6 +183,15 @@ def meaning_of(effect: Effect | Compensation | Delivery, answer: Answer, asked: 
         return "did not happen" if _only_call(effect, asked) else "nothing"
     if answer.answer != ABSENT or isinstance(effect, Delivery):
         return "nothing"
+    return "did not happen" if _absence_proves(effect, answer, asked) else "nothing"
+
+
+def _absence_proves(effect: Effect | Compensation, answer: Answer, asked: Asked) -> bool:
+    kind, sent = effect.kind, effect.dispatched_at
+    if kind is None:  # files that are read under their lock need no window
+        return getattr(effect, "kind_name", "") == RESTORE_FILES
+    if sent is None or kind.updated_at > sent or _account_moved(kind, sent):
+        return False
     over, last = _calls(effect, asked.at)
     settled = asked.at - max(last, sent) >= timedelta(seconds=kind.settle_window_s)
     known = asked.at - sent <= timedelta(seconds=kind.key_retention_s)
@@ -190,15 +207,6 @@ def _account_moved(kind: Kind, since: datetime) -> bool:
 
 
 def _is_fenced(answer: Answer, kind: Kind) -> bool:
-    return "did not happen" if _absence_proves(effect, answer, asked) else "nothing"
-
-
-def _absence_proves(effect: Effect | Compensation, answer: Answer, asked: Asked) -> bool:
-    kind, sent = effect.kind, effect.dispatched_at
-    if kind is None:  # files that are read under their lock need no window
-        return getattr(effect, "kind_name", "") == RESTORE_FILES
-    if sent is None or kind.updated_at > sent or _account_moved(kind, sent):
-        return False
     """Whether no late send under this key can be applied. Where a kind has each look-up ask for it
     (`lookup.fence`), the answer says so; else it is what the kind promises (`key_fencing`). An agent that
     answers in its provider's place can say no more than its kind promised.

@@ -10,6 +10,7 @@ from functools import partial
 from django.db import models
 from django.db.models import F, Q
 
+from runs.columns import Prose, Told, Words
 from runs.models import Run, User, Workspace
 from runs.store import Now, new_id
 
@@ -46,9 +47,9 @@ class Attachment(models.Model):
         max_length=9,
         choices=[("reference", "Reference"), ("link", "Link"), ("quote", "Quote"), ("file", "File")],
     )
-    text = models.TextField(blank=True)
-    file_name = models.CharField(max_length=200, blank=True)
-    content_type = models.CharField(max_length=100, blank=True)
+    text = Prose(blank=True)
+    file_name = Words(max_length=200, blank=True)
+    content_type = Words(max_length=100, blank=True)
     content = models.BinaryField(default=bytes)
     digest = models.CharField(max_length=64)
     person = models.ForeignKey(User, models.PROTECT, related_name="+")
@@ -75,8 +76,8 @@ class Resolution(models.Model):
     subject_id = models.CharField(max_length=40)
     number = models.PositiveIntegerField(default=1)
     verdict = models.CharField(max_length=20, choices=Verdict)
-    items = models.JSONField(null=True)
-    evidence = models.TextField()
+    items = Told(null=True)
+    evidence = Prose()
     attachments = models.JSONField(default=list)
     lines = models.JSONField(default=list)
     supersedes = models.ForeignKey("self", models.PROTECT, null=True, related_name="+")
@@ -86,7 +87,7 @@ class Resolution(models.Model):
     in_force_at = models.DateTimeField(null=True)
     withdrawn_at = models.DateTimeField(null=True)
     withdrawn_by = models.CharField(max_length=60, blank=True)
-    withdrawn_why = models.CharField(max_length=200, blank=True)
+    withdrawn_why = Words(max_length=200, blank=True)
     settled_as = models.CharField(max_length=16, blank=True)
 
     class Meta:

@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import F, Q
 from django_fsm import FSMField
 
+from runs.columns import Prose, Words
 from runs.machine import Changes, Machine, transition
 from runs.models import Permit, Run, Step, User, Workspace
 from runs.store import Now, new_id
@@ -67,7 +68,7 @@ class Review(models.Model):
     closed_at = models.DateTimeField(null=True)
     closed_as = models.CharField(max_length=10, choices=Closed, blank=True)
     closed_by = models.CharField(max_length=60, blank=True)
-    reason = models.TextField(blank=True)
+    reason = Prose(blank=True)
     stop_id = models.CharField(max_length=40, blank=True)
 
     class Meta:
@@ -122,12 +123,12 @@ class Approval(Machine):
     proposer = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     editor = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     digest = models.CharField(max_length=64)
-    comment = models.TextField(blank=True)
+    comment = Prose(blank=True)
     state = FSMField(max_length=8, choices=ApprovalState, default=ApprovalState.GIVEN)
     given_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    why = models.CharField(max_length=200, blank=True)
+    why = Words(max_length=200, blank=True)
     permit = models.ForeignKey(Permit, models.PROTECT, null=True, related_name="+")
 
     class Meta:

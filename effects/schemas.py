@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from runs import redaction
 from runs.evidence import canonical
 from runs.fields import (
     Class,
@@ -23,8 +24,10 @@ from runs.fields import (
     Token,
     Version,
     Worker,
+    known,
     lines,
     plain,
+    said,
     sized,
     visible,
 )
@@ -61,10 +64,10 @@ def not_blank(text: str) -> str:
     return text
 
 
-AnyJson = Annotated[Any, AfterValidator(storable)]
+AnyJson = Annotated[Any, AfterValidator(storable), said]
 Body = Annotated[str, StringConstraints(strict=True)]  # raw text, kept byte for byte
-Answer = Annotated[str, sized(2000, 1), AfterValidator(lines)]
-Reason = Annotated[str, sized(2000, 1), AfterValidator(lines), AfterValidator(not_blank)]
+Answer = Annotated[str, sized(2000, 1), AfterValidator(lines), said]
+Reason = Annotated[str, sized(2000, 1), AfterValidator(lines), AfterValidator(not_blank), said]
 Url = Annotated[str, sized(2000, 1), AfterValidator(visible)]
 Duration = Annotated[int, Field(strict=True, ge=0, le=31_536_000)]
 HttpStatus = Annotated[int, Field(strict=True, ge=100, le=599)]
@@ -168,7 +171,7 @@ class PlanIn(In):
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["kind"]}, {"required": ["none_because"]}]}
     )
-    kind: Annotated[str, sized(120), AfterValidator(visible)] = ""
+    kind: Annotated[str, sized(120), AfterValidator(visible), known] = ""
     title: Name = ""
     body: Body = ""
     none_because: Note = ""
@@ -191,11 +194,11 @@ class NewEffectIn(In):
     """
 
     key: Key
-    kind: Annotated[str, sized(120, 1), AfterValidator(visible)]
+    kind: Annotated[str, sized(120, 1), AfterValidator(visible), known]
     op_class: Class | None = Field(default=None, alias="class")
     target: Name = ""
     title: Name = ""
-    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    amount: Annotated[str, sized(60), AfterValidator(plain), said] = ""
     step: StepRef
     worker: Worker
     seen_version: Version
@@ -262,7 +265,7 @@ def effect_out(effect: Effect) -> dict[str, Any]:
     """An effect on the wire; its body is not repeated, its digest is."""
     derived = {
         "kind": effect.kind_name,
-        "plan": json.loads(bytes(effect.plan) or b"{}"),
+        "plan": redaction.redact(json.loads(bytes(effect.plan) or b"{}")),
         "queued": effect.queued_at is not None,
         "asks_about": effect.asks_about_id,
     }
@@ -346,10 +349,10 @@ Tokens = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
 class SpendIn(In):
     """What a model turn spent, as far as its holder knows. `cost` is text: the amount and its currency."""
 
-    model: Annotated[str, sized(120), AfterValidator(plain)] = ""
+    model: Annotated[str, sized(120), AfterValidator(plain), said] = ""
     tokens_in: Tokens | None = None
     tokens_out: Tokens | None = None
-    cost: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    cost: Annotated[str, sized(60), AfterValidator(plain), said] = ""
 
 
 class ReportIn(In):
@@ -364,9 +367,11 @@ class ReportIn(In):
     provider_ref: Name = ""
     items: AnyJson = None
     detail: Note = ""
-    usage: Annotated[dict[str, Any], AfterValidator(storable)] = {}
+    usage: Annotated[dict[str, Any], AfterValidator(storable), said] = {}
     spend: SpendIn | None = None
-    partial_output: Annotated[str, StringConstraints(strict=True), AfterValidator(_as_text)] | None = None
+    partial_output: Annotated[str, StringConstraints(strict=True), AfterValidator(_as_text), said] | None = (
+        None
+    )
     reported_at: Moment | None = None
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from runs import bodies, bulk, cursors, policies, releases, scopes, step_stops, wishes
+from runs import bodies, bulk, cursors, policies, redaction, releases, scopes, step_stops, wishes
 from runs.access import Actor, NotFound, demand_workspace
 from runs.api import MAY_KEY, READ, WRITE, Cursor, Limit
 from runs.fields import In
@@ -126,6 +126,8 @@ def _session(actor: Actor, what: Mapping[str, Any]) -> Found:
         raise _not_named("session", f"Which session? Send {SEND['session']}")
     home = home_of(actor)
     demand_workspace(actor, "stop", home)
+    if not Session.objects.filter(workspace_id=home, key=key).exists():
+        key = redaction.text(key)[:200]  # no session may have another; no stop is refused for it
     session, _ = Session.objects.get_or_create(workspace_id=home, key=key)
     return _scope(ScopeKind.SESSION, session.pk)
 

@@ -6,7 +6,7 @@ Moves of one locked run. A settlement stands on a ground; unknown leaves only wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
-from runs import receipts, turns, wake
+from runs import receipts, redaction, turns, wake
 from runs.access import EXECUTOR, Actor, NotFound, demand
 from runs.cleanup import CLEANUP
 from runs.evidence import Line, record
@@ -79,6 +79,13 @@ class Told:
         return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
 
 
+def without_secrets(told: Told) -> Told:
+    """As it is kept, before anything of it is cut: half a secret looks like none."""
+    texts = ("result", "provider_ref", "items", "detail", "partial_output")
+    clean = {name: redaction.redact(getattr(told, name)) for name in texts}
+    return replace(told, usage=redaction.redact(dict(told.usage)), **clean)
+
+
 @dataclass(frozen=True)
 class Reported:
     """The permit and effect after a report; `late`: it came after the lease or after the run."""
@@ -94,6 +101,7 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
 
     Raises NotFound, LostClaim (foreign token), AlreadyReported (another outcome before), NoTurn.
     """
+    told = without_secrets(told)
     found = Permit.objects.filter(pk=permit_id).values_list("run_id", "token").first()
     if found is None:
         raise NotFound("permit")
@@ -244,6 +252,8 @@ def _against(effect: Effect, means: str, actor: Actor) -> list[Line]:
     What an earlier attempt was reported to have done stays, whatever the next one came to.
     """
     was = effect.settlement
+    if contradictions.bears_out(was, effect.ground, means, Ground.REPORTED):
+        return bear_out(effect, Ground.REPORTED, actor.id)
     by_attempt = effect.ground == Ground.REPORTED and was not in contradictions.NEVER
     if by_attempt or not contradictions.disagrees(was, effect.ground, means, Ground.REPORTED):
         return []
@@ -252,8 +262,6 @@ def _against(effect: Effect, means: str, actor: Actor) -> list[Line]:
 
 
 def _did_not_happen(
-    if contradictions.bears_out(was, effect.ground, means, Ground.REPORTED):
-        return bear_out(effect, Ground.REPORTED, actor.id)
     effect: Effect, permit: Permit, told: Told, actor: Actor, facts: Mapping[str, Any]
 ) -> bool:
     """not_applied · not_sent · unknown, of the newest attempt; False when it moves nothing."""
@@ -289,14 +297,6 @@ def contradict(effect: Effect, why: str) -> None:
     Effect.contradict(effect, why[:200], *_schedule(effect), late=ended)
 
 
-def _schedule(effect: Effect) -> tuple[Any, Any]:
-    """When to look up first, and until when; None twice where the kind has no look-up, or nobody asks
-    any more because the run was abandoned."""
-    kind = effect.kind
-    if kind is None or not kind.lookup or effect.asks_about_id or is_abandoned(effect):
-        return None, None
-    return after(FIRST_CHECK_S), after(kind.check_for_s)
-
 def bear_out(effect: Effect, ground: str, actor: str, **facts: Any) -> list[Line]:
     """What a person decided stands on a stronger ground from now on; the line is that of its settlement."""
     told = {"was": effect.settlement, "stood_on": effect.ground}
@@ -305,6 +305,14 @@ def bear_out(effect: Effect, ground: str, actor: str, **facts: Any) -> list[Line
     effect.refresh_from_db(fields=["ground", *facts])
     return [line_of(effect, actor, told, ground)]
 
+
+def _schedule(effect: Effect) -> tuple[Any, Any]:
+    """When to look up first, and until when; None twice where the kind has no look-up, or nobody asks
+    any more because the run was abandoned."""
+    kind = effect.kind
+    if kind is None or not kind.lookup or effect.asks_about_id or is_abandoned(effect):
+        return None, None
+    return after(FIRST_CHECK_S), after(kind.check_for_s)
 
 
 def is_abandoned(effect: Effect) -> bool:

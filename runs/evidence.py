@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Max, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
-from . import wake
+from . import redaction, wake
 from .models import Evidence, EvidencePayload, Run, Seal, Workspace
 from .rows import Each, insert
 from .store import Now, database_time, verb
@@ -76,6 +76,11 @@ def _tell_listeners(written: Iterable[Written]) -> None:
         listener(those)
 
 
+def body_of(line: Line) -> str:
+    """The body of a line as it is kept: without secrets, whoever wrote it."""
+    return canonical(redaction.redact(line.payload)) if line.payload else ""
+
+
 def canonical(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(
@@ -126,7 +131,7 @@ def record_many(workspace_id: str, written: Sequence[tuple[Run, int, Sequence[Li
 
 def _insert_alike(lines: Sequence[Written], at: datetime) -> None:
     """Lines of which most columns are alike."""
-    bodies = [canonical(line.payload) if line.payload else "" for _, _, line in lines]
+    bodies = [body_of(line) for _, _, line in lines]
     digests = {body: digest(body) if body else "" for body in set(bodies)}
     place = {"stream": Each(holder.pk for holder, _, _ in lines), "seq": Each(seq for _, seq, _ in lines)}
     told = {name: Each(getattr(line, name) for _, _, line in lines) for name in COLUMNS}
@@ -157,7 +162,7 @@ def _append(stream: str, last_seq: int, lines: Iterable[Line]) -> None:
     rows: list[Evidence] = []
     bodies: list[EvidencePayload] = []
     for seq, line in enumerate(lines, last_seq + 1):
-        body = canonical(line.payload) if line.payload else ""
+        body = body_of(line)
         rows.append(
             Evidence(
                 stream=stream,

@@ -1,7 +1,8 @@
 """What a field of a request may hold: kinds of text, versions, moments. Strict: nothing is converted.
 
-Keys are compared, so they hold printable characters only. Names and titles are kept as they were
-sent, without control characters; pages strip what could mislead the eye.
+Keys are compared, so they hold printable characters only, and nothing that looks like a secret: those are
+refused, never changed. Names and titles are kept as they were sent, without control characters and without
+secrets (runs/redaction.py); pages strip what could mislead the eye.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pydantic import (
     StringConstraints,
 )
 from pydantic_core import PydanticCustomError
+
+from . import redaction
 
 BIGGEST = 2**63 - 1
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
@@ -52,6 +55,15 @@ def trimmed(text: str) -> str:
     return text
 
 
+def unsecret(text: str) -> str:
+    """A key is never changed silently: one that looks like a secret is refused."""
+    if redaction.holds_secret(text):
+        raise PydanticCustomError(
+            "secret", "Input looks like a secret, which is not kept here: use a plain key"
+        )
+    return text
+
+
 def sized(longest: int, shortest: int = 0) -> StringConstraints:
     """A length in characters, and no conversion from other types."""
     return StringConstraints(strict=True, min_length=shortest, max_length=longest)
@@ -75,13 +87,16 @@ def in_utc(moment: datetime) -> datetime:
     return moved
 
 
-Key = Annotated[str, sized(200, 1), AfterValidator(visible), AfterValidator(trimmed)]
-OptionalKey = Annotated[str, sized(200), AfterValidator(visible), AfterValidator(trimmed)]
-ShortKey = Annotated[str, sized(120, 1), AfterValidator(visible), AfterValidator(trimmed)]
-Name = Annotated[str, sized(300), AfterValidator(plain)]
-ShortName = Annotated[str, sized(120), AfterValidator(plain)]
-Worker = Annotated[str, sized(120, 1), AfterValidator(plain)]
-Note = Annotated[str, sized(4000), AfterValidator(lines)]
+said = AfterValidator(redaction.redact)
+known = AfterValidator(unsecret)
+AnyKey = Annotated[str, sized(200, 1), AfterValidator(visible), AfterValidator(trimmed)]  # as a stop names it
+Key = Annotated[AnyKey, known]
+OptionalKey = Annotated[str, sized(200), AfterValidator(visible), AfterValidator(trimmed), known]
+ShortKey = Annotated[str, sized(120, 1), AfterValidator(visible), AfterValidator(trimmed), known]
+Name = Annotated[str, sized(300), AfterValidator(plain), said]
+ShortName = Annotated[str, sized(120), AfterValidator(plain), said]
+Worker = Annotated[str, sized(120, 1), AfterValidator(plain), known]
+Note = Annotated[str, sized(4000), AfterValidator(lines), said]
 Token = Annotated[str, sized(64, 1), AfterValidator(visible)]
 OptionalToken = Annotated[str, sized(64), AfterValidator(visible)]
 Version = Annotated[int, Field(strict=True, ge=1, le=BIGGEST)]

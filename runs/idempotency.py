@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 
-from . import bodies, problems
+from . import bodies, problems, redaction
 from .evidence import canonical, digest
 from .guard import Refusal, Waiting
 from .models import IdempotencyRecord
@@ -70,6 +70,10 @@ def key_of(request: HttpRequest, *, required: bool) -> str:
     key = unquoted(header)
     if not key:
         raise Problem("idempotency-key-invalid", "A key is 1 to 255 printable ASCII characters, no spaces.")
+    if redaction.holds_secret(key):
+        raise Problem(
+            "idempotency-key-invalid", "It looks like a secret, and keys are kept. Send a random one."
+        )
     return key
 
 

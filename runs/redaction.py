@@ -96,14 +96,6 @@ def keyed(secret: str) -> str:
     return hmac.new(key, secret.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:8]
 
 
-def put_back(edited: str, original: str) -> str:
-    """A text in which a person saw markers, with what the original holds in their places."""
-    if not is_redacted(edited):
-        return edited
-    was = {marker(rule, secret): original[begin:end] for begin, end, rule, secret in _removed(original)}
-    return MARKER.sub(lambda found: was.get(found[0], found[0]), edited)
-
-
 # text ---------------------------------------------------------------------------------------------
 
 
@@ -173,7 +165,7 @@ def spans(value: str) -> list[Span]:
     """Every secret that a form or a name tells, in no order. Each search passes over the text once."""
     found = [Span(*one.span(), "token") for one in forms.TOKENS.finditer(value)]
     found += [Span(*one.span(), "card") for one in forms.CARD.finditer(value) if is_card(one[0])]
-    found += [_credential(one) for one in forms.CREDENTIALS.finditer(value) if LOOKS_RANDOM.search(one[0], 6)]
+    found += [_credential(one) for one in forms.CREDENTIALS.finditer(value) if _is_shown(one)]
     if "-----" in value:
         found += [Span(*one.span(), "private-key") for one in forms.PEM.finditer(value)]
     if "eyJ" in value:
@@ -186,6 +178,12 @@ def spans(value: str) -> list[Span]:
     if "--" in value:
         found += _assigned(value, forms.FLAG)
     return found
+
+
+def _is_shown(found: re.Match[str]) -> bool:
+    """Whether a scheme is followed by a credential: prose has a bearer, too, but writes it small."""
+    sure = found[0].startswith(("Bearer", "BEARER")) and len(found["bearer"]) >= 8
+    return sure or LOOKS_RANDOM.search(found[0], 6) is not None
 
 
 def _credential(found: re.Match[str]) -> Span:
@@ -272,7 +270,10 @@ def _member(name: Any, value: Any) -> Any:
 
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name holds a secret, however it is spelled."""
-    plain = normal(name)
+    return any(_is_secret(normal(one)) for one in {name, name.rpartition(".")[2]})
+
+
+def _is_secret(plain: str) -> bool:
     return plain in forms.HEADERS or sounds_secret(plain) or plain in _also.get()
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import NOT_PROVIDED
 
+from .columns import Redacting
+
 PLAIN = (str, int, type(None))
 
 
@@ -43,7 +45,8 @@ def _alike(field: Any, value: Any) -> Any:
     """As the database takes it: the one value of all rows, or an Each."""
     if isinstance(value, Each):
         if any(one != value[0] for one in value):
-            return Each(one if isinstance(one, PLAIN) else _stored(field, one) for one in value)
+            as_is = () if isinstance(field, Redacting) else PLAIN
+            return Each(one if isinstance(one, as_is) else _stored(field, one) for one in value)
         value = value[0] if value else None
     return _stored(field, field.get_default() if value is NOT_PROVIDED else value)
 

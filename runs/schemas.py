@@ -24,6 +24,7 @@ from .fields import (
     Token,
     Version,
     Worker,
+    said,
 )
 from .gate import Look
 from .models import INCONSEQUENTIAL, Evidence, Permit, Receipt, Step, StopRequest
@@ -57,7 +58,7 @@ class NewRunIn(In):
     session: OptionalKey = ""
     agent: ShortName = ""
     runtime: ShortName = ""
-    labels: dict[ShortKey, Name] = Field(default={}, max_length=32)
+    labels: Annotated[dict[ShortKey, Name], said] = Field(default={}, max_length=32)
     ungateable: list[Name] = Field(default=[], max_length=100)
     worker: ShortName = ""
     drill: StrictBool = False

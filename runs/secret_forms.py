@@ -40,7 +40,7 @@ PEM = re.compile(
 JWT = re.compile(r"(?<![\w-])(?P<head>[\w-]{11,}+)\.[\w-]{8,}+\.[\w-]*+")
 USERINFO = re.compile(r"(?<=://)(?P<user>[^\s/?#\"'<>\\\0]{1,500})@")
 CREDENTIALS = re.compile(
-    r"(?i)(?<![\w-])(?:bearer[ \t]{1,4}(?P<bearer>[\w.~+/=-]{8,}+)|basic[ \t]{1,4}(?P<basic>[\w+/]{8,}+=*+))"
+    r"(?i)(?<![\w-])(?:bearer[ \t]{1,4}(?P<bearer>[\w.~+/=-]{4,}+)|basic[ \t]{1,4}(?P<basic>[\w+/]{8,}+=*+))"
 )
 SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey|digest|negotiate|dpop|hawk)[ \t]+")
 LOOKS_RANDOM = re.compile(r"[0-9=+]|[a-z][A-Z]|.{32}", re.DOTALL)

@@ -47,7 +47,15 @@ from .presses import (
     wished,
 )
 from .store import database_time, stop_verb
-from .waiting import bind, end_waiting, supersede, wait_for_run, waiting_for, waiting_over
+from .waiting import (
+    bind,
+    end_waiting,
+    supersede,
+    wait_for_run,
+    waiting_for,
+    waiting_over,
+    without_secret,
+)
 
 __all__ = [
     "BORN",
@@ -122,7 +130,7 @@ def request_stop(
     found = Run.objects.filter(workspace_id=workspace_id, key=run_key).values_list("pk").first()
     if found is not None:
         return _stop_run(actor, wish, key, found[0])
-    answer = wait_for_run(actor, wish, key, workspace_id, run_key)
+    answer = wait_for_run(actor, *without_secret(wish, run_key), key, workspace_id)
     if isinstance(answer, str):  # registered in between
         return _stop_run(actor, wish, key, answer)
     return answer

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from . import redaction
 from .access import SYSTEM, Actor, demand_workspace
 from .evidence import Line, record
 from .models import Mode, Run, StopRequest, Workspace
@@ -27,8 +29,17 @@ from .store import database_time, stop_verb, verb
 WAITS = timedelta(days=7)
 
 
+def without_secret(wish: Wish, run_key: str) -> tuple[Wish, str]:
+    """No run may have such a key, and no stop is refused for one: it is recorded without the secret."""
+    clean = redaction.text(run_key)
+    if clean == run_key:
+        return wish, run_key
+    told = "run_key: it looks like a secret, which no run's key may; recorded without it"
+    return replace(wish, ignored=[*wish.ignored, told]), clean[:200]
+
+
 @stop_verb
-def wait_for_run(actor: Actor, wish: Wish, key: str, workspace_id: str, run_key: str) -> StopAnswer | str:
+def wait_for_run(actor: Actor, wish: Wish, run_key: str, key: str, workspace_id: str) -> StopAnswer | str:
     """Under the workspace's lock, which admission takes too: the stop waits, or the run is there.
 
     Its id is returned then.

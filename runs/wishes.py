@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
 
-from . import bodies
-from .fields import UNSEEN, Key, Moment
+from . import bodies, redaction
+from .fields import UNSEEN, AnyKey, Moment
 from .idempotency import HEADER, unquoted
 from .models import Mode
 from .problems import Problem
@@ -26,7 +26,7 @@ KNOWN = WHAT | {"mode", "reason", "note", "deadline_s", "requested_at", "review_
 BUILT: tuple[str, ...] = (Mode.PAUSE, Mode.CANCEL, Mode.ABANDON)  # the first is the mildest
 USUAL = Mode.CANCEL  # what a press means that says nothing of a mode
 _moment: TypeAdapter[datetime] = TypeAdapter(Moment)
-_key: TypeAdapter[str] = TypeAdapter(Key)
+_key: TypeAdapter[str] = TypeAdapter(AnyKey)
 
 
 def read_wish(request_body: bytes, headers: Mapping[str, str]) -> Wish:
@@ -59,17 +59,25 @@ def wish_of(fields: Mapping[str, Any], key: str, ignored: list[str]) -> Wish:
         reason=reader.reason(),
         note=reader.note(),
         deadline_s=reader.deadline(),
-        key=unquoted(key),
+        key=_key_of(key, reader.ignored),
         reported_at=reader.moment("requested_at"),
         review_at=reader.moment("review_at"),
         ends_at=reader.moment("ends_at"),
         observe=reader.flag("observe"),
         ignored=reader.ignored,
     )
-    if key and not wish.key:
-        reader.ignored.append("Idempotency-Key: 1 to 255 printable ASCII characters")
     reader.unknown()
     return wish
+
+
+def _key_of(header: str, ignored: list[str]) -> str:
+    key = unquoted(header)
+    if header and not key:
+        ignored.append("Idempotency-Key: 1 to 255 printable ASCII characters")
+    if redaction.holds_secret(key):
+        ignored.append("Idempotency-Key: it looks like a secret, and those are not kept")
+        return ""
+    return key
 
 
 def _fields_of(data: bytes, kind: str, ignored: list[str]) -> Mapping[str, Any]:
@@ -113,8 +121,11 @@ class _Reader:
         if not isinstance(found, str):
             self.ignored.append(f"{name}: not a text")
             return ""
-        kept = clean(found, longest)
-        if kept != found:
+        plain = redaction.text(found)
+        if plain != found:
+            self.ignored.append(f"{name}: what looks like a secret was removed")
+        kept = clean(plain, longest)
+        if kept != plain:
             self.ignored.append(f"{name}: characters that can't be kept, or beyond {longest}")
         return kept
 
@@ -154,7 +165,8 @@ class _Reader:
 
 def shown(text: str, longest: int) -> str:
     """One line of a stranger's text, without what the eye can't see."""
-    kept = "".join(sign for sign in text[: longest * 4] if unicodedata.category(sign) not in UNSEEN)
+    clean = redaction.text(text)
+    kept = "".join(sign for sign in clean[: longest * 4] if unicodedata.category(sign) not in UNSEEN)
     return kept.strip()[:longest]
 
 

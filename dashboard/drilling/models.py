@@ -7,6 +7,7 @@ from functools import partial
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose, Told, Words
 from runs.store import Now, new_id
 
 
@@ -49,14 +50,14 @@ class DrillRun(models.Model):
     alive_until = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     token = models.CharField(max_length=40, blank=True)
-    steps = models.JSONField(default=list)
+    steps = Told(default=list)
     result = models.CharField(max_length=12, choices=DrillResult, blank=True)
-    why = models.CharField(max_length=500, blank=True)
-    checks = models.JSONField(default=dict)
+    why = Words(max_length=500, blank=True)
+    checks = Told(default=dict)
     report = models.CharField(max_length=200, blank=True)
     release = models.CharField(max_length=60, blank=True)
     runtime = models.CharField(max_length=200, blank=True)
-    log = models.TextField(blank=True)
+    log = Prose(blank=True)
 
     class Meta:
         constraints = (

@@ -7,6 +7,7 @@ from functools import partial
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose, Words
 from runs.models import Run, User, Workspace
 from runs.store import Now, new_id
 
@@ -41,7 +42,7 @@ class Endpoint(models.Model):
     busy_until = models.DateTimeField(null=True)
     rest_until = models.DateTimeField(null=True)
     off_at = models.DateTimeField(null=True)
-    off_because = models.CharField(max_length=200, blank=True)
+    off_because = Words(max_length=200, blank=True)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["workspace", "name"], name="endpoint_once"),)
@@ -90,7 +91,7 @@ class Notice(models.Model):
     subject_at = models.DateTimeField(null=True)
     seq = models.BigIntegerField(null=True)
     at = models.DateTimeField(db_default=Now())
-    body = models.TextField(blank=True)
+    body = Prose(blank=True)
     told_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -156,7 +157,7 @@ class Attempt(models.Model):
     took_ms = models.PositiveIntegerField()
     taken = models.BooleanField()
     status = models.PositiveSmallIntegerField(null=True)
-    detail = models.CharField(max_length=200)
+    detail = Words(max_length=200)
 
     class Meta:
         indexes = (models.Index(fields=["posting", "id"], name="attempt_of_posting"),)

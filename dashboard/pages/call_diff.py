@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from dashboard import words
-from dashboard.pages.hiding import HIDDEN, SECRET, hide
+from dashboard.pages.hiding import hidden, hide, sounds_secret
 
 LINES, SIGNS = 200, 400  # lines of a body that a page shows, signs of one value
 SAYS = {"+": "added", "-": "removed", " ": ""}
@@ -62,15 +62,13 @@ def parts_of(body: bytes | str) -> list[Part]:
 def _flat(path: str, value: Any, secret: bool = False) -> Iterable[Part]:
     if isinstance(value, dict) and value:
         for name, one in value.items():
-            yield from _flat(
-                f"{path}.{name}" if path else str(name), one, secret or bool(SECRET.search(name))
-            )
+            yield from _flat(f"{path}.{name}" if path else str(name), one, secret or sounds_secret(name))
     elif isinstance(value, list) and value:
         for n, one in enumerate(value):
             yield from _flat(f"{path}[{n}]", one, secret)
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = HIDDEN if secret else words.brief(hide(text), SIGNS)
+        shown = hidden(text) if secret else words.brief(hide(text), SIGNS)
         yield Part(words.brief(path, 80), f"{path}={value!r}", shown)
 
 

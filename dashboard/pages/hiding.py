@@ -7,17 +7,13 @@ import re
 from typing import Any
 
 from dashboard import words
+from runs import redaction
 
 BODY_MAX = 8_000  # signs of a body that a page shows; the digest covers all of it
 SECRET = re.compile(
     r"pass(word|wd|phrase)|secret|token|authorization|cookie|credential|private|api.?key|cvv|cvc|^pin$|card.?num",
     re.IGNORECASE,
 )
-HIDDEN = "(hidden; the digest covers it)"
-HIDDEN_IN_TEXT = re.compile(
-    r"(?i)((?:password|secret|token|authorization|api.?key|cvv)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"
-)
-CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+\S+|als_[0-9a-f]{8}_\w+")
 
 
 def body_lines(body: bytes) -> list[str]:
@@ -37,17 +33,33 @@ def body_lines(body: bytes) -> list[str]:
 
 
 def hide_in(value: Any) -> Any:
-    """JSON with the values of secret names hidden, at any depth."""
+    """JSON with the values of secret names hidden, at any depth; pages hide those of more names than are kept
+    back: who reads must not see them, and they had to be sent.
+    """
     if isinstance(value, dict):
-        return {name: HIDDEN if SECRET.search(name) else hide_in(one) for name, one in value.items()}
+        return {
+            redaction.text(name): hidden(one) if sounds_secret(name) else hide_in(one)
+            for name, one in value.items()
+        }
     if isinstance(value, list):
         return [hide_in(one) for one in value]
-    return CREDENTIALS.sub(HIDDEN, value) if isinstance(value, str) else value
+    return redaction.redact(value)
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a page hides what stands under this name."""
+    return SECRET.search(name) is not None or redaction.is_secret_name(name)
+
+
+def hidden(value: Any) -> str:
+    """What stands in its place: with a keyed digest, so that equal ones are seen to be equal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if redaction.MARKER.fullmatch(text) else redaction.marker("field", text)
 
 
 def hide(text: str) -> str:
     """Text with what looks like a secret hidden."""
-    return CREDENTIALS.sub(HIDDEN, HIDDEN_IN_TEXT.sub(rf"\1{HIDDEN}", text))
+    return redaction.text(text)
 
 
 def hides(text: str) -> bool:

@@ -68,7 +68,7 @@ def _named(sent: Mapping[str, str], scope: str) -> str:
     try:
         return _key.validate_python(typed)
     except ValidationError as error:
-        why = "at most 200 characters, none of them invisible"
+        why = "at most 200 characters, none of them invisible, and nothing that looks like a secret"
         raise NoPlan(f"No {scope} can have this key: {why}.") from error
 
 

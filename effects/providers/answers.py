@@ -11,27 +11,11 @@ import math
 import re
 from typing import Any
 
+from runs import redaction
+
 KEPT_BYTES = 64 * 1024
 KEPT_TEXT = 2_000
 DEEPEST = 32
-HIDDEN = "[removed]"
-
-SECRET_NAME = re.compile(
-    r"(pass(word|wd|phrase)|secret|token|authorization|api[-_]?key|access[-_]?key|private[-_]?key"
-    r"|cookie|card[-_]?number|cvc|cvv)$",
-    re.IGNORECASE,
-)
-SECRET_TEXT = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\b(?:[sr]k|whsec)_(?:live_|test_)?[A-Za-z0-9]{8,}"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}"
-    r"|\bals_[0-9a-f]{8}_[0-9a-f]+_[0-9a-f]{8}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
-    r"|\b(?:Bearer|Basic)\s+[\w.~+/=-]{8,}"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
-    re.DOTALL,
-)
 UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -78,13 +62,13 @@ def keep(body: bytes) -> Any:
             return kept
     except NotData:
         pass
-    return tidy(body[: KEPT_TEXT * 4].decode(errors="replace"))
+    return tidy(body.decode(errors="replace"))
 
 
 def tidy(value: Any, depth: int = 0) -> Any:
     """The same value as any database and any JSON reader takes it, without secrets."""
     if isinstance(value, str):
-        text = SECRET_TEXT.sub(HIDDEN, UNKEEPABLE.sub("\ufffd", value))
+        text = redaction.text(UNKEEPABLE.sub("\ufffd", value))
         return text if len(text) <= KEPT_TEXT else text[:KEPT_TEXT] + "…"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -99,6 +83,5 @@ def tidy(value: Any, depth: int = 0) -> Any:
 
 def member(name: str, value: Any, depth: int = 0) -> Any:
     """A value as it is kept under this name: nothing of it when the name says that it is a secret."""
-    if SECRET_NAME.search(name) and value not in (None, ""):
-        return HIDDEN
-    return tidy(value, depth + 1)
+    kept = redaction.redact({name: value})[redaction.text(name)]
+    return tidy(kept, depth + 1)

@@ -16,6 +16,7 @@ from effects import accounts, outbound
 from effects.models import Kind
 from effects.new_kind import BadKind, NewKind, Questions, check_class, check_lookup, check_url
 from effects.settle import Told
+from runs import redaction
 from runs.models import OperationClass
 from runs.turns import Spend
 
@@ -114,7 +115,7 @@ def _text(output: dict[str, Any]) -> str:
     """What an output that was cut off said, as it is kept: without secrets, and not beyond a limit."""
     said = output.get("content")
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-    clean = answers.SECRET_TEXT.sub(answers.HIDDEN, answers.UNKEEPABLE.sub("\ufffd", text))
+    clean = redaction.text(answers.UNKEEPABLE.sub("\ufffd", text))
     return clean.encode()[:OUTPUT_MAX].decode(errors="ignore")
 
 

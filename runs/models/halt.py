@@ -7,6 +7,7 @@ from functools import partial
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose
 from runs.store import Now, new_id
 
 from .scope import Policy, Session, Workspace
@@ -27,7 +28,7 @@ class Halt(models.Model):
     set_at = models.DateTimeField(db_default=Now())
     lifted_at = models.DateTimeField(null=True)
     lifted_by = models.CharField(max_length=60, blank=True)
-    reason = models.TextField(blank=True)
+    reason = Prose(blank=True)
 
     class Meta:
         constraints = (

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
+from runs.columns import Words
 from runs.store import Now, new_id
 
 
@@ -34,7 +35,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     """A person. Evidence names people by id only; the name lives here."""
 
     email = models.EmailField(unique=True)
-    name = models.CharField(max_length=120, blank=True)
+    name = Words(max_length=120, blank=True)
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
     # Set by somebody else: good for signing in and choosing one's own, for nothing more.
@@ -90,7 +91,7 @@ class Token(models.Model):
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "tok"))
     workspace = models.ForeignKey("runs.Workspace", models.CASCADE, related_name="tokens")
     run = models.ForeignKey("runs.Run", models.CASCADE, null=True, blank=True, related_name="+")
-    name = models.CharField(max_length=120)
+    name = Words(max_length=120)
     lookup = models.CharField(max_length=8, unique=True)
     digest = models.CharField(max_length=64)
     scopes = models.JSONField(default=list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Told
 from runs.store import Now
 
 from .scope import Workspace
@@ -18,7 +19,7 @@ class RulesRow(models.Model):
 
     workspace = models.OneToOneField(Workspace, models.CASCADE, primary_key=True, related_name="+")
     version = models.PositiveIntegerField(default=1)
-    body = models.JSONField(default=dict)
+    body = Told(default=dict)
     changed_by = models.CharField(max_length=60)
     changed_at = models.DateTimeField(db_default=Now())
 

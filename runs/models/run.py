@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django_fsm import FSMField
 
+from runs.columns import Prose, Told, Words
 from runs.machine import Changes, Machine, transition
 from runs.store import Now, new_id
 
@@ -129,11 +130,11 @@ class Run(Machine):
     parent_version = models.BigIntegerField(null=True)
     owner = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     key = models.CharField(max_length=200)
-    name = models.CharField(max_length=300)
-    agent = models.CharField(max_length=120, blank=True)
-    runtime = models.CharField(max_length=120, blank=True)
-    labels = models.JSONField(default=dict)
-    ungateable = models.JSONField(default=list)
+    name = Words(max_length=300)
+    agent = Words(max_length=120, blank=True)
+    runtime = Words(max_length=120, blank=True)
+    labels = Told(default=dict)
+    ungateable = Told(default=list)
     parameters_digest = models.CharField(max_length=64)
     drill = models.BooleanField(default=False)
     status = FSMField(max_length=20, choices=RunStatus, default=RunStatus.ACTIVE)
@@ -146,7 +147,7 @@ class Run(Machine):
     last_heard_at = models.DateTimeField(null=True)
     silent_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    summary = models.TextField(blank=True)
+    summary = Prose(blank=True)
 
     class Meta:
         constraints = (
@@ -258,7 +259,7 @@ class Step(Machine):
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "ste"))
     run = models.ForeignKey(Run, models.PROTECT, related_name="steps")
     key = models.CharField(max_length=200)
-    name = models.CharField(max_length=300)
+    name = Words(max_length=300)
     op_class = models.CharField(max_length=20, choices=OperationClass)
     cleanup = models.BooleanField(default=False)
     status = FSMField(max_length=20, choices=StepStatus, default=StepStatus.PENDING)
@@ -276,7 +277,7 @@ class Step(Machine):
     created_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    detail = models.TextField(blank=True)
+    detail = Prose(blank=True)
 
     class Meta:
         constraints = (
@@ -456,7 +457,7 @@ class Refusal(models.Model):
     boundary = models.CharField(max_length=8, choices=Boundary)
     reason = models.CharField(max_length=16)
     step_key = models.CharField(max_length=200, blank=True)
-    step_name = models.CharField(max_length=300, blank=True)
+    step_name = Words(max_length=300, blank=True)
     effect_key = models.CharField(max_length=200, blank=True)
     run_key = models.CharField(max_length=200, blank=True)
     worker = models.CharField(max_length=120, blank=True)

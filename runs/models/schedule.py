@@ -7,6 +7,7 @@ from functools import partial
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose
 from runs.store import Now, new_id
 
 from .scope import Policy, Session, Workspace
@@ -31,7 +32,7 @@ class ScheduledStop(models.Model):
     policy = models.ForeignKey(Policy, models.PROTECT, null=True, related_name="+")
     mode = models.CharField(max_length=8, choices=Mode)
     reason = models.CharField(max_length=40, default="other")
-    note = models.TextField(blank=True)
+    note = Prose(blank=True)
     deadline_s = models.PositiveIntegerField(default=60)
     at = models.DateTimeField()
     local = models.CharField(max_length=30, blank=True)
@@ -42,7 +43,7 @@ class ScheduledStop(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     withdrawn_at = models.DateTimeField(null=True)
     withdrawn_by = models.CharField(max_length=60, blank=True)
-    withdrawn_why = models.TextField(blank=True, default="")
+    withdrawn_why = Prose(blank=True, default="")
     pressed_at = models.DateTimeField(null=True)
     stop = models.ForeignKey(StopRequest, models.PROTECT, null=True, related_name="+")
 

@@ -7,6 +7,7 @@ from functools import partial
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose, Told, Words
 from runs.store import Now, new_id
 
 from .people import Token, User
@@ -44,8 +45,8 @@ class WideStop(models.Model):
 
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "wid"))
     mode = models.CharField(max_length=8, choices=Mode)
-    reason = models.CharField(max_length=40, default="other")
-    note = models.TextField(blank=True)
+    reason = Words(max_length=40, default="other")
+    note = Prose(blank=True)
     deadline_s = models.PositiveIntegerField(default=60)
     actor = models.CharField(max_length=60)
     via = models.CharField(max_length=10)
@@ -86,9 +87,9 @@ class StopRequest(models.Model):
     run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="stops")
     run_key = models.CharField(max_length=200)
     mode = models.CharField(max_length=8, choices=Mode)
-    requested_mode = models.CharField(max_length=40, blank=True)
-    reason = models.CharField(max_length=40, default="other")
-    note = models.TextField(blank=True)
+    requested_mode = Words(max_length=40, blank=True)
+    reason = Words(max_length=40, default="other")
+    note = Prose(blank=True)
     actor = models.CharField(max_length=60)
     via = models.CharField(max_length=10)
     deadline_s = models.PositiveIntegerField(default=60)
@@ -116,7 +117,7 @@ class StopRequest(models.Model):
     wide = models.ForeignKey(WideStop, models.PROTECT, null=True, related_name="stops")
     observes = models.BooleanField(null=True)
     review_at = models.DateTimeField(null=True)
-    selection = models.JSONField(null=True)
+    selection = Told(null=True)
     runs_n = models.PositiveIntegerField(null=True)
 
     class Meta:
@@ -159,9 +160,9 @@ class Press(models.Model):
     address = models.CharField(max_length=60, blank=True)
     key = models.CharField(max_length=255)
     mode = models.CharField(max_length=8, choices=Mode)
-    requested_mode = models.CharField(max_length=40, blank=True)
-    note = models.TextField(blank=True)
-    ignored = models.JSONField(default=list)
+    requested_mode = Words(max_length=40, blank=True)
+    note = Prose(blank=True)
+    ignored = Told(default=list)
     answer = models.CharField(max_length=16)
     parent_stop = models.ForeignKey(StopRequest, models.PROTECT, null=True, related_name="+")
 
@@ -258,7 +259,7 @@ class Release(models.Model):
     stop = models.ForeignKey(StopRequest, models.PROTECT, related_name="releases")
     asked_by = models.CharField(max_length=60)
     asked_at = models.DateTimeField(db_default=Now())
-    reason = models.TextField()
+    reason = Prose()
     granted_by = models.CharField(max_length=60, blank=True)
     granted_at = models.DateTimeField(null=True)
     void_at = models.DateTimeField(null=True)

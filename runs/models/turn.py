@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from runs.columns import Prose, Words
 from runs.store import Now
 
 from .run import Permit
@@ -19,11 +20,11 @@ class Turn(models.Model):
     """
 
     permit = models.OneToOneField(Permit, models.PROTECT, primary_key=True, related_name="turn")
-    model = models.CharField(max_length=120, blank=True)
+    model = Words(max_length=120, blank=True)
     tokens_in = models.BigIntegerField(null=True)
     tokens_out = models.BigIntegerField(null=True)
-    cost = models.CharField(max_length=60, blank=True)
-    output = models.TextField(blank=True)
+    cost = Words(max_length=60, blank=True)
+    output = Prose(blank=True)
     output_size = models.PositiveIntegerField(null=True)
     output_digest = models.CharField(max_length=64, blank=True)
     output_kept = models.BooleanField(default=False)

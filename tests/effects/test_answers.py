@@ -143,7 +143,7 @@ def test_what_looks_like_a_secret_is_not_kept(where: str) -> None:
         if isinstance(kept, str) and "field" in where:
             continue  # text has no fields
         assert canary not in json.dumps(kept)
-        assert answers.HIDDEN in json.dumps(kept)
+        assert "[redacted " in json.dumps(kept)
 
 
 def test_a_path_leads_to_a_value_or_nowhere() -> None:

@@ -212,16 +212,6 @@ def test_numbers_and_bytes_and_headers() -> None:
     assert CANARY not in str(clean)
 
 
-def test_what_a_person_leaves_of_a_marker_is_put_back() -> None:
-    original = f'{{"password": "{CANARY}", "card": "4242 4242 4242 4242", "note": "old"}}'
-    shown = redact(original)
-    assert redaction.put_back(shown, original) == original
-    edited = shown.replace("old", "new")
-    assert redaction.put_back(edited, original) == original.replace("old", "new")
-    made_up = "[redacted password 00000000]"
-    assert redaction.put_back(made_up, original) == made_up
-
-
 # Time grows with the length: whatever is scanned is passed over, or scanned a bounded number of times. ----
 
 SIZE = 256 * 1024
@@ -286,7 +276,8 @@ def _repeats(part: Any, inside: bool = False) -> Iterator[bool]:
 def test_no_form_repeats_a_repeat() -> None:
     found = [one for one in vars(secret_forms).values() if isinstance(one, re.Pattern)]
     found += [*secret_forms.REST.values(), *secret_forms.QUOTED.values()]
-    parse = re._parser.parse  # type: ignore[attr-defined]
+    inside: Any = re
+    parse = inside._parser.parse
     assert len(found) > 12
     assert not any(any(_repeats(parse(one.pattern, one.flags))) for one in found)
     assert any(_repeats(parse("(a+)+")))  # the control

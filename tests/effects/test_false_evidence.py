@@ -252,6 +252,7 @@ def test_who_asks_about_files_that_were_put_back_hears_what_it_came_to(
     world: World, monkeypatch: pytest.MonkeyPatch, answer: str, means: str, state: str
 ) -> None:
     row = an_unknown(world, "compensation", kind_name="restore_files", op_class="workspace_change")
+    monkeypatch.setattr("effects.asking.close_old_connections", lambda: None)
     monkeypatch.setattr(repair, "ask_provider", lambda _: Answer(answer))
     told = resolve.check_now(actor=world.alice, subject_id=row.pk)
     assert isinstance(told, Checked)

@@ -286,12 +286,23 @@ def overdue(limit: int = 200) -> list[str]:
     Nobody is told of a drill, nor of what we gave up (abandoned).
     """
     found: list[Any] = []
+    late = _late()
     for matter in MODELS:
         told = Care.objects.filter(subject_id=OuterRef("pk"), overdue_told_at__gte=OuterRef("unknown_since"))
-        rows = _unknown(matter).filter(~Exists(told), due__lte=Now(), run__drill=False)
-        rows = rows.exclude(run__status="ABANDONED").order_by("due", "pk")
-        found += rows.values_list("due", "pk")[:limit]
+        rows = _rows(matter).filter(late[matter], ~Exists(told), **_where(matter, UNKNOWN), run__drill=False)
+        rows = rows.exclude(run__status="ABANDONED").order_by("unknown_since", "pk")
+        found += rows.values_list("unknown_since", "pk")[:limit]
     return [pk for _, pk in sorted(found)[:limit]]
+
+
+def _late() -> dict[str, Q]:
+    """What is past its due time, by moments: a due time of each row could not be looked up in an index."""
+    now, usual = database_time(), timedelta(seconds=settings.ALLSTOP_UNKNOWN_DUE_S)
+    message = Q(unknown_since__lte=now - usual)
+    sent = message & Q(kind__isnull=True)
+    for span in Kind.objects.order_by().values_list("due_after", flat=True).distinct():
+        sent |= Q(kind__due_after=span, unknown_since__lte=now - span)
+    return {Matter.EFFECT: sent, Matter.DELIVERY: message, Matter.COMPENSATION: sent}
 
 
 # queries --------------------------------------------------------------------------------------------------
@@ -310,7 +321,9 @@ def _due(matter: str) -> Any:
 
 
 def _where(matter: str, *states: str) -> dict[str, Any]:
-    return {f"{'settlement' if matter == Matter.EFFECT else 'state'}__in": states}
+    """One state is compared, not searched in a list: so its partial index is found (SQLite)."""
+    name = "settlement" if matter == Matter.EFFECT else "state"
+    return {name: states[0]} if len(states) == 1 else {f"{name}__in": states}
 
 
 def _unknown(matter: str) -> QuerySet[Any, Any]:
@@ -333,7 +346,8 @@ def _were(matter: str, workspace_id: str) -> QuerySet[Any, Any]:
 
 
 def _open(matter: str, workspace_ids: Sequence[str], wanted: Wanted) -> QuerySet[Any, Any]:
-    rows = _unknown(matter).filter(run__workspace__in=workspace_ids, run__drill=False)
+    here = Run.objects.filter(pk=OuterRef("run_id"), workspace__in=workspace_ids, drill=False)
+    rows = _unknown(matter).filter(Exists(here))  # what is unknown is few, beside the runs of a workspace
     for narrow in (_by_assignee, _by_due, _by_kind, _by_run):
         rows = narrow(rows, matter, wanted)
     return rows

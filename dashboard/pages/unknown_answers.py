@@ -44,6 +44,7 @@ SAW = {
     "refused": "refused by the provider",
 }
 MEANS = {"happened": "it happened", "partly": "part of it happened", "did not happen": "it did not happen"}
+PROVES = {"happened": "yes", "partly": "part", "did not happen": "no"}
 NO_PROOF = "That proves nothing yet: it means “can’t tell”."
 REPORTED = {
     "applied": "it happened",
@@ -58,6 +59,7 @@ REPORTED = {
 class Answer:
     """One line in words. `fields`: what was observed; `citable`: a provider said it, so it may be cited.
 
+    `proves`: the verdict that it can carry, as the form's classes name it; "acc": only that nobody can tell.
     `settles`: it said what became of it.
     """
 
@@ -68,6 +70,7 @@ class Answer:
     fields: tuple[tuple[str, str], ...] = ()
     citable: bool = False
     settles: bool = False
+    proves: str = ""
 
 
 class Answers:
@@ -90,8 +93,14 @@ class Answers:
 
     @property
     def citable(self) -> list[Answer]:
-        """What the provider itself said, newest first: a verdict may stand on it."""
-        return [row for row in reversed(self.rows) if row.citable][:10]
+        """What the provider itself said, newest first, what proves something before what could not tell."""
+        rows = [row for row in reversed(self.rows) if row.citable]
+        return sorted(rows, key=lambda row: row.proves == "acc")[:10]
+
+    @property
+    def proving(self) -> bool:
+        """Whether any of it can carry more than that nobody can tell."""
+        return any(row.citable and row.proves != "acc" for row in self.rows)
 
 
 def lines_of(run_id: str, matter: str, key: str) -> tuple[list[Evidence], int]:
@@ -127,7 +136,8 @@ def _answer(line: Evidence, told: dict[str, Any], who: str, looked: int) -> Answ
     if line.kind in LOOKED:
         says = says.format(n=looked)
     citable = line.ground in PROVIDERS_OWN and bool(told.get("answer"))
-    return Answer(line.seq, line.at, says, more, tuple(_fields(told)), citable, reader is _settled)
+    proves = PROVES.get(str(told.get("means", "")), "acc") if citable else ""
+    return Answer(line.seq, line.at, says, more, tuple(_fields(told)), citable, reader is _settled, proves)
 
 
 BRACES = {ord("{"): "(", ord("}"): ")"}  # a name is no place to be filled
@@ -210,6 +220,12 @@ def _by(says: str) -> Reader:
     return reader
 
 
+def _withdrawn(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
+    own = told.get("by", line.actor) == line.actor
+    says = f"{who} withdrew it." if own else f"It waits for nobody any more: {who} recorded another."
+    return says, _brief(told, "why") if own else ""
+
+
 def _ended(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     return "The look-ups ended: their schedule is over. A later report still counts.", ""
 
@@ -220,12 +236,6 @@ def _other(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
 
 
 READERS: dict[str, Reader] = {
-def _withdrawn(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
-    own = told.get("by", line.actor) == line.actor
-    says = f"{who} withdrew it." if own else f"It waits for nobody any more: {who} recorded another."
-    return says, _brief(told, "why") if own else ""
-
-
     "effect.dispatched": _dispatched,
     "delivery.dispatched": _dispatched,
     "compensation.dispatched": _dispatched,

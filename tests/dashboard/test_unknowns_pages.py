@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dashboard import unknown_words
 from dashboard.pages.urls import urlpatterns
-from effects import intents, reconcile, resolve
+from effects import intents, reconcile, resolve, unknowns
 from effects.intents import plan_bytes
 from effects.models import Attachment, Care, Compensation, Delivery, Effect, Resolution, Verdict
 from effects.reconcile import Answer
@@ -524,3 +524,46 @@ def test_every_verdict_and_every_reason_has_its_words() -> None:
     assert set(unknown_words.VERDICT) == set(Verdict.values)
     assert set(unknown_words.FIELD) | unknown_words.MEANWHILE <= set(resolve.WHY_NOT)
     assert {why for _, why in unknown_words.REASONS} | {"ambiguous answer"} == set(unknown_words.WHY_SAYS)
+
+
+def test_together_and_what_is_overdue_ask_a_fixed_number_of_times_by_the_index_of_what_is_unknown(
+    world: World,
+) -> None:
+    """The runs of a workspace are many, and what is unknown among them few: nothing goes through the runs."""
+    kind, run, bob = a_kind(world.workspace), world.run(), browser(world.bob)
+    step, counts = a_step(run), []
+    for start, end in ((0, 10), (10, 200)):
+        Effect.objects.bulk_create(
+            Effect(
+                run=run, step=step, kind=kind, kind_name=kind.name, key=f"e{n}", op_class="external_write",
+                title="Charge", settlement="UNKNOWN", unknown_since=in_seconds(-5 * 3600), body_digest="",
+                plan_digest="", parameters_digest="",
+            ) for n in range(start, end)
+        )  # fmt: skip
+        ids = list(Effect.objects.order_by("pk").values_list("pk", flat=True))
+        with CaptureQueriesContext(connection) as form:
+            answer = bob.post("/unknowns/together", {"do": "resolve", "unknown": ids})
+        assert f"Resolve {len(ids)} together" in answer.content.decode()
+        with CaptureQueriesContext(connection) as late:
+            assert len(unknowns.overdue()) == len(ids)
+        counts.append((len(form), len(late)))
+    assert counts[0] == counts[1]
+    if connection.vendor == "sqlite":  # the other database plans by what it has counted
+        counting = unknowns._open("effect", [world.workspace.pk], unknowns.ANY).order_by().values("pk")
+        assert "effect_unknown" in counting.explain()
+
+
+# --- What a verdict may stand on --------------------------------------------------------------------------
+
+
+def test_offered_are_the_lines_that_can_carry_a_verdict_and_of_which(world: World) -> None:
+    a_kind(world.workspace, lookup=LOOK_UP, settle_window_s=3600)
+    effect = lost(world, world.run())
+    reconcile.apply_answer(effect.pk, Answer("can't tell", "timed out"))
+    html = browser(world.bob).get(f"/unknowns/{effect.pk}").content.decode()
+    assert '<fieldset class="cite of-acc">' in html, "nothing of it proves anything: only for that verdict"
+    reconcile.apply_answer(effect.pk, Answer("absent"))  # inside its settle window
+    reconcile.apply_answer(effect.pk, Answer("partial", items=["a"]))
+    html = browser(world.bob).get(f"/unknowns/{effect.pk}").content.decode()
+    assert '<fieldset class="cite">' in html
+    assert re.findall(r'class="check of-(\w+)"', html) == ["part", "acc", "acc"]

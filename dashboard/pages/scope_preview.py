@@ -15,9 +15,11 @@ from typing import Any
 from django.db.models import Count, F, Min, OuterRef, Q, QuerySet, Subquery
 
 from dashboard import words
+from dashboard.effect_words import HAPPENED
 from dashboard.pages.facts import counted
 from dashboard.pages.preview import ICON, MODES, SILENT_S, Preview, Told
 from dashboard.pages.stages import clock
+from effects import presets
 from effects.models import Delivery, Effect, Settlement
 from runs import policies
 from runs.models import (
@@ -35,7 +37,8 @@ from runs.models import (
 from runs.policies import Match
 from runs.presses import STRENGTH
 
-NAMED, PLANS = 3, 200
+NAMED, PLANS, GROUPS = 3, 200, 100
+ORDER = {False: 0, True: 1, None: 2}
 QUEUED = (StepStatus.PENDING, StepStatus.CLAIMED, StepStatus.WAITING_APPROVAL)
 MOVED = {  # the statuses from which a mode moves a run
     "pause": (RunStatus.ACTIVE,),
@@ -62,7 +65,7 @@ def withheld(match: Match) -> str:
 
 @dataclass
 class Met:
-    """What these runs are at, as of `now`: at most five queries, whatever their number.
+    """What these runs are at, as of `now`: at most six queries, whatever their number.
 
     `match`: of a policy; one of effects narrows what counts as in flight to what it withholds.
     """
@@ -141,6 +144,22 @@ class Met:
         rows = self._effects().filter(settlement=Settlement.DISPATCHED)
         plans = rows.order_by("-pk").values_list("plan", flat=True)[:PLANS]
         return sum(b'"kind"' not in bytes(plan) for plan in plans)
+
+    def afterwards(self) -> list[tuple[presets.Preset, int, list[str]]]:
+        """What happened by what its kinds say of calling it back: how many effects, and of which kinds.
+
+        Of the GROUPS kinds with the most of them; what can't be called back first, then the most.
+        """
+        done = self._effects().filter(settlement__in=HAPPENED, asks_about__isnull=True).order_by()
+        said = done.values_list("kind_name", "kind__reversible", "kind__provider")
+        found: dict[str, tuple[presets.Preset, int, list[str]]] = {}
+        for name, reversible, provider, n in said.annotate(n=Count("pk")).order_by("-n", "kind_name")[
+            :GROUPS
+        ]:
+            preset = presets.named(reversible or "", provider or "")
+            _, before, names = found.get(preset.name, (preset, 0, []))
+            found[preset.name] = (preset, before + n, [*names, name])
+        return sorted(found.values(), key=lambda one: (ORDER[one[0].can], -one[1], one[0].name))
 
     def silent_names(self) -> list[str]:
         """Those heard of the longest time ago, by name."""
@@ -235,6 +254,7 @@ def _consequences(met: Met) -> Iterable[Told]:
         them = "it" if happened == 1 else "them"
         text = f"{many(happened, 'effect')} already happened; stopping does not undo {them}."
         yield Told("st-confirmed", text, tone="c-known")
+        yield from _afterwards(met)
     if over := met.messages["HANDED_OVER"]:
         done = many(over, "message was", "messages were")
         yield Told("st-confirmed", f"{done} handed over; stopping calls none of them back.", tone="c-known")
@@ -244,6 +264,24 @@ def _consequences(met: Met) -> Iterable[Told]:
     if tools := met.counts["tools"].total():
         runs = many(tools, "run has tools", "runs have tools")
         yield Told("lock", f"Not covered: {runs} at the provider, which we cannot refuse.")
+
+
+TOLD = {False: ("st-refused", "c-flight"), True: ("st-comp", ""), None: ("st-none", "")}
+
+
+def _afterwards(met: Met) -> Iterable[Told]:
+    """Of what already happened, by kind: what can be compensated, and what can't, because …"""
+    for preset, number, kinds in met.afterwards():
+        icon, tone = TOLD[preset.can]
+        named = [words.brief(kind, 60) for kind in kinds[:NAMED]]
+        named += [words.count(len(kinds) - NAMED, "more kind")] if len(kinds) > NAMED else []
+        yield Told(icon, f"{many(number, 'effect')} of {words.listed(named)}: {_goes_on(preset)}", tone=tone)
+
+
+def _goes_on(preset: presets.Preset) -> str:
+    """Its sentence, after a colon; that a compensation is no undo is said with it."""
+    said = preset.sentence[:1].lower() + preset.sentence[1:]
+    return f"{said} That would be a new action, which people decide on." if preset.can else said
 
 
 def _unheard(met: Met) -> Iterable[Told]:

@@ -107,11 +107,11 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
     )
 
 
-def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int | None) -> list[NavItem]:
-    """`waiting`: how many reviews wait for this person; None for those who may not review."""
+def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int) -> list[NavItem]:
+    """`waiting`: how many reviews wait for this person; who proposed something follows it there too."""
     entries = [("home", "Overview", 0), ("runs", "Runs", 0), ("stops", "Stops", _standing(workspace))]
     entries += [("unknowns", "Unknowns", unknown)]
-    entries += [] if waiting is None else [("reviews", "Reviews", waiting)]
+    entries += [("reviews", "Reviews", waiting)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
     entries += [("measures", "Measures", 0), ("notices", "Notices", 0), ("drills", "Drills", 0)]
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
@@ -125,8 +125,9 @@ def _standing(workspace: Workspace | None) -> int:
     return rows.filter(released_at__isnull=True, closed_at__isnull=True)[:NAMED].count()
 
 
-def _reviews(user: User, workspace: Workspace | None, may: frozenset[str]) -> int | None:
-    return review_lists.count_for(user, workspace.pk) if workspace and "approve" in may else None
+def _reviews(user: User, workspace: Workspace | None, may: frozenset[str]) -> int:
+    """None wait for those who may not review."""
+    return review_lists.count_for(user, workspace.pk) if workspace and "approve" in may else 0
 
 
 def address(name: str, workspace: Workspace | None) -> str:

@@ -11,6 +11,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from effects.models import Effect, Kind
 from runs import policies, releases, rules, scopes, stops
 from runs.access import Actor
 from runs.models import Policy, Press, Run, RunStatus, Session, StopPart, StopRequest, Workspace
@@ -19,7 +20,7 @@ from runs.rules import Rules
 from runs.scopes import Target
 from runs.stops import Wish
 from tests.dashboard.scenes import an_admin, browser, text_of
-from tests.worlds import World, fresh, in_seconds
+from tests.worlds import World, a_kind, a_step, an_effect, fresh, in_seconds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 JSON = {"Accept": "application/json"}
@@ -71,6 +72,27 @@ def test_the_form_of_a_workspace_says_by_class_what_a_stop_would_meet(world: Wor
     assert "1 effect already happened; stopping does not undo it." in page
     assert "Not covered: 1 run has tools at the provider" in page
     assert "No new run of it is admitted until the stop is released." in page
+
+
+def test_the_form_of_a_workspace_says_by_kind_what_can_be_compensated_and_what_cannot(world: World) -> None:
+    run = world.run()
+    for name, reversible, many in (
+        ("bank.charge", "payment", 1),
+        ("mail.send", "mail_sent", 2),
+        ("own.x", "", 1),
+    ):
+        kind = a_kind(world.workspace, name, reversible=reversible)
+        for n in range(many):
+            an_effect(a_step(run), "CONFIRMED", kind=kind, key=f"{name}:{n}")
+    for kind in Kind.objects.all():
+        Effect.objects.filter(kind=kind).update(kind_name=kind.name)
+    an_effect(a_step(run), "UNKNOWN", kind=Kind.objects.get(name="mail.send"))  # of which nobody knows
+    page = said(browser(world.alice), form_of("workspace", world.workspace))
+    mails = "2 effects of mail.send: it can’t be called back, because it lies in the mailboxes of others"
+    money = "1 effect of bank.charge: it can be compensated by a refund"
+    unsaid = "1 effect of own.x: its kind does not say whether it can be called back"
+    assert page.index(mails) < page.index(money) < page.index(unsaid)
+    assert "That would be a new action, which people decide on." in page
 
 
 def test_alice_stops_a_workspace_and_the_page_of_the_stop_says_so(world: World) -> None:

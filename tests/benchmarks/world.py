@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from django.db import transaction
 
@@ -14,7 +15,7 @@ from runs import access, admission, gate, people, stops
 from runs.access import Actor
 from runs.guard import Ask, Opened, lock_run
 from runs.models import Evidence, Membership, Run, Step, User, Workspace
-from runs.store import new_id
+from runs.store import database_time, new_id
 
 numbers = itertools.count(1)
 
@@ -58,8 +59,15 @@ class World:
 
     def runs(self, n: int) -> list[str]:
         """So many active runs at once, each with a step that waits and the line of its admission."""
+        quiet = database_time() + timedelta(minutes=15)
         made = [
-            Run(workspace=self.workspace, key=new_id("key"), name="bench", parameters_digest="")
+            Run(
+                workspace=self.workspace,
+                key=new_id("key"),
+                name="bench",
+                parameters_digest="",
+                silent_at=quiet,
+            )
             for _ in range(n)
         ]
         Run.objects.bulk_create(made, batch_size=500)

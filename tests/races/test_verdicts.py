@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from effects import inbound, reconcile, resolve
-from effects.models import Effect, Resolution
+from effects.models import Effect, Inbound, Resolution
 from effects.reconcile import Answer
 from effects.resolve import NotResolved, Resolved
 from runs.access import Actor
@@ -260,6 +260,17 @@ def test_a_webhook_that_comes_second_to_a_correction_contradicts_what_is_now_sai
     assert (scene.stands[0::2], scene.verdicts) == (("UNKNOWN", True), [HAPPENED, DID_NOT])
     assert scene.moves == ["effect.confirmed", "effect.unknown", "effect.not_applied", "effect.unknown"]
     assert violations(scene) == []
+
+
+def test_a_correction_that_comes_second_to_a_webhook_against_it_never_decides_alone() -> None:
+    """What the bank confirmed is no longer one person's word: to put it in doubt takes two."""
+    scene = decided()
+    _, told = meet(scene.webhook("succeeded"), correction(scene))
+    assert isinstance(told, Resolved)
+    assert told.waits
+    assert scene.stands[0::2] == ("CONFIRMED", False)
+    assert Inbound.objects.get().became in ("recorded", "settled")
+    assert "effect.unknown" not in scene.moves
 
 
 def test_of_two_corrections_at_once_one_counts() -> None:

@@ -50,6 +50,7 @@ from runs.tokens import TokenAuth, actor_of, address_of, is_stop
 from .crowd import crowd
 from .front import request_id
 from .notices import api as notices_api
+from .packs import api as packs_api
 
 log = logging.getLogger(__name__)
 ERRORS_TOLD = 20
@@ -112,6 +113,7 @@ for router in (
     runs.rules_api.router,
     runs.turn_api.router,
     notices_api.router,
+    packs_api.router,
 ):
     api.add_router("", router)
 

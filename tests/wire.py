@@ -77,7 +77,7 @@ class Wire:
         got = self.client.generic(
             method, f"/api/v1{path}", sent, content_type="application/json", headers=named
         )
-        text = got.content.decode()
+        text = got.getvalue().decode("utf-8", "replace")
         data = json.loads(text) if "json" in got.headers.get("Content-Type", "") else None
         return Said(got.status_code, data, dict(got.headers), text)
 

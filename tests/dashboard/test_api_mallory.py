@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.models import Statement
 from effects.models import Effect
-from runs.models import Run, StopRequest
+from runs.models import Run, StopRequest, Workspace
 from tests.dashboard.test_api_schema import operations
 from tests.kept import kept
 from tests.wire import Json, Said, Wire, agent_of, effect_body, kind_body
@@ -68,6 +69,7 @@ ABSENT = {
         "posting": "pst",
         "compensation": "cmp",
         "subject": "dlv",
+        "statement": "sta",
     }.items()
 }
 
@@ -124,8 +126,16 @@ def one_of_everything(world: World) -> dict[str, str]:
         "review_id": asked.data["review"]["id"],
         "compensation_id": a_compensation(Effect.objects.get(pk=got["effect"]["id"])).pk,
         "subject_id": a_delivery(Run.objects.get(pk=run["id"]), "UNKNOWN", unknown_since=in_seconds(-60)).pk,
+        "statement_id": a_statement(world.workspace).pk,
         "claim_token": permit["claim_token"],
     }
+
+
+def a_statement(workspace: Workspace) -> Statement:
+    at = in_seconds(0)
+    row = Statement(kind="daily", workspace=workspace, day=at.date(), at=at, body="{}", unsigned="not signed")
+    row.save()
+    return row
 
 
 def ask(who: Wire, method: str, path: str, name: str, ids: dict[str, str], token: str) -> Any:
@@ -145,7 +155,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 51
+    assert len(IDS) == 53
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 
@@ -189,7 +199,16 @@ def test_nobody_gets_an_answer_without_a_token(
 def test_names_and_lists_of_others_are_not_told(world: World, finance: dict[str, str]) -> None:
     mallory = agent_of(world.elsewhere)
     assert mallory.get("/kinds/bank.charge").text == mallory.get("/kinds/never.seen").text
-    for path in ("/runs", "/stops", "/kinds", "/reviews", "/policies", "/scheduled-stops", "/unknowns"):
+    for path in (
+        "/runs",
+        "/stops",
+        "/kinds",
+        "/reviews",
+        "/policies",
+        "/scheduled-stops",
+        "/unknowns",
+        "/statements",
+    ):
         assert mallory.get(path).data == {"items": [], "next_cursor": None}
     own = mallory.post("/runs", {"key": "close-books"})
     assert own.status == 201, "a key that others use is free here"

@@ -1,0 +1,191 @@
+"""write(): the evidence pack of a run, into a file, with bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.template.loader import render_to_string
+
+from dashboard.pages.report import ReportPage
+from dashboard.statements import Signed, sign, told
+from dashboard.statements.making import named
+from dashboard.statements.rotation import public_keys
+from dashboard.statements.signing import text_of
+from effects.models import Attachment, Report
+from runs.evidence import COLUMNS, chain, last_line, seal_stream
+from runs.models import Evidence, EvidencePayload, Run, Seal
+from runs.store import database_time
+
+FORMAT = "allstop.pack/1"
+AT_A_TIME = 1_000  # lines in memory
+HERE = Path(__file__).parent
+VERIFIER = HERE / "verify.py"
+# What a file is called by its type, so that it opens; its own name stands in attachments.jsonl.
+ENDINGS = {
+    "application/json": "json",
+    "application/pdf": "pdf",
+    "application/zip": "zip",
+    "image/gif": "gif",
+    "image/jpeg": "jpg",
+    "image/png": "png",
+    "image/webp": "webp",
+    "text/csv": "csv",
+    "text/plain": "txt",
+}
+
+
+class Zip:
+    """Writes files into a zip as they come, and hashes them."""
+
+    def __init__(self, out: IO[bytes], at: datetime) -> None:
+        self.zip, self.when = zipfile.ZipFile(out, "w"), at.timetuple()[:6]
+        self.digests: dict[str, str] = {}
+
+    def add(self, name: str, parts: Iterable[bytes]) -> None:
+        info, text = zipfile.ZipInfo(name, self.when), hashlib.sha256()
+        info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+        with self.zip.open(info, "w", force_zip64=True) as file:
+            for part in parts:
+                text.update(part)
+                file.write(part)
+        self.digests[name] = text.hexdigest()
+
+    def add_json(self, name: str, value: Any) -> None:
+        self.add(name, [json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"])
+
+
+def write(run: Run, out: IO[bytes]) -> None:
+    """The pack of this run as it stands, up to its last line. Who may have it is the caller's question.
+
+    Its stream is sealed before; the statement comes last and names each file's digest and the head.
+    """
+    seal_stream(run.pk)
+    at, upto = database_time(), last_line(run.pk)
+    lines = _Lines(run.pk, upto)
+    pack = Zip(out, at)
+    with pack.zip:
+        for name in ("README.txt", "verify.py"):
+            pack.add(name, [(HERE / name).read_bytes()])
+        pack.add("lines.jsonl", map(_line_of_json, lines))
+        pack.add("seals.jsonl", map(_line_of_json, _seals(run.pk, upto)))
+        reports = list(_add_reports(pack, run, upto))
+        _add_attachments(pack, run, at)
+        pack.add_json("keys.json", public_keys())
+        about = {"format": FORMAT, "run": run.pk, "name": run.name, "key": run.key, "status": run.status}
+        about |= {"workspace": {"id": run.workspace_id, "name": run.workspace.name}}
+        pack.add_json("pack.json", {**about, "at": at.isoformat(), "upto_seq": upto, "reports": reports})
+        signed = sign(
+            "pack",
+            {
+                "at": at.isoformat(),
+                "workspace": run.workspace_id,
+                "streams": [named(run.pk, upto, lines.head)] if upto else [],
+                "pack": {"run": run.pk, "files": pack.digests},
+            },
+        )
+        pack.add_json("statement.json", signed.envelope)
+
+
+def _line_of_json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+class _Lines:
+    """The lines with their bodies, some at a time; at the end `head` is that of the last one."""
+
+    def __init__(self, stream: str, upto: int) -> None:
+        self.stream, self.upto, self.head = stream, upto, ""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for first in range(1, self.upto + 1, AT_A_TIME):
+            mine = {"stream": self.stream, "seq__range": (first, min(first + AT_A_TIME - 1, self.upto))}
+            bodies = {body.seq: body for body in EvidencePayload.objects.filter(**mine)}
+            for line in Evidence.objects.filter(**mine).order_by("seq"):
+                self.head = chain(self.head, line)
+                yield _told(line, bodies.get(line.seq))
+
+
+def _told(line: Evidence, body: EvidencePayload | None) -> dict[str, Any]:
+    """All columns that the chain hashes, in the words that it hashes, and the body."""
+    names = ("stream", "seq", "at", "payload_digest", *COLUMNS)
+    row = {name: _plain(getattr(line, name)) for name in names}
+    removed = body is not None and body.removed_at is not None
+    row["body"] = body.body if body is not None and not removed else None
+    if removed and body is not None:
+        row |= {"removed_at": _plain(body.removed_at), "removed_under": body.removed_under}
+    return row
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _seals(stream: str, upto: int) -> Iterator[dict[str, Any]]:
+    seals = Seal.objects.filter(stream=stream, upto_seq__lte=upto).order_by("upto_seq")
+    for seal in seals.iterator(chunk_size=AT_A_TIME):
+        yield {"upto_seq": seal.upto_seq, "head": seal.head, "at": seal.at.isoformat()}
+
+
+def _add_reports(pack: Zip, run: Run, upto: int) -> Iterator[dict[str, Any]]:
+    """Each issued version: its JSON as issued, to the byte; a page to read; its statement."""
+    issued = Report.objects.filter(run=run, upto_seq__lt=upto).order_by("version")
+    numbers = list(issued.values_list("version", flat=True))
+    if numbers:
+        pack.add("reports/style.css", [_style()])
+    for number in numbers:
+        report = issued.select_related("statement").get(version=number)
+        names = {"json": f"reports/v{number}.json", "html": f"reports/v{number}.html"}
+        names["statement"] = f"statements/report-v{number}.json"
+        pack.add(names["json"], [report.body.encode()])
+        pack.add(names["html"], [page_of(run, number).encode()])
+        pack.add_json(names["statement"], _envelope(report))
+        yield {"version": number, "id": report.pk, "digest": report.digest, **names}
+
+
+def _envelope(report: Report) -> dict[str, str]:
+    statement = getattr(report, "statement", None)
+    if statement is not None:
+        return told(statement).envelope
+    about = {"id": report.pk, "run": report.run_id, "version": report.version, "digest": report.digest}
+    text = text_of("report", "", {"at": report.issued_at.isoformat(), "streams": [], "report": about})
+    return Signed(text, unsigned="not signed: it was issued before statements were made").envelope
+
+
+def page_of(run: Run, version: int) -> str:
+    """A version as a page that needs no server; its links lead to this one."""
+    page = ReportPage(run.pk, version, "", False)
+    html = render_to_string("packs/report.html", {"page": page, "report": page.report, "run": run})
+    return html.replace(
+        'href="/', f'href="{settings.ALLSTOP_ORIGINS[0]}/' if settings.ALLSTOP_ORIGINS else ""
+    )
+
+
+def _style() -> bytes:
+    found = finders.find("allstop.css")
+    return Path(found).read_bytes() if found else b""
+
+
+def _add_attachments(pack: Zip, run: Run, at: datetime) -> None:
+    """What people attached up to now: texts stand in the list, files beside it, one in memory at a time."""
+    rows = Attachment.objects.filter(run=run, at__lte=at).defer("content").order_by("pk")
+    pack.add("attachments.jsonl", (_line_of_json(_attached(row)) for row in rows.iterator(AT_A_TIME)))
+    for row in rows.filter(form="file").iterator(AT_A_TIME):
+        pack.add(_name(row), [bytes(row.content)])
+
+
+def _attached(row: Attachment) -> dict[str, Any]:
+    told_ = {"id": row.pk, "form": row.form, "subject": row.subject_id, "matter": row.matter}
+    told_ |= {"text": row.text, "file": _name(row) if row.form == "file" else "", "file_name": row.file_name}
+    return told_ | {"digest": row.digest, "person": row.person_id, "at": row.at.isoformat()}
+
+
+def _name(row: Attachment) -> str:
+    return f"attachments/{row.pk}.{ENDINGS.get(row.content_type, 'bin')}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from django.db import Error as DatabaseFailure
 from django.db import close_old_connections, connection
-from django.db.models import F, Window
+from django.db.models import Exists, F, OuterRef, Q, Window
 from django.db.models.functions import RowNumber
 
 from runs import gate
@@ -22,8 +23,8 @@ from runs.access import EXECUTOR, SYSTEM, Actor
 from runs.compensating import AT_REST
 from runs.evidence import Line, record
 from runs.guard import NOT_SURE, Ask, Known, Opened, Refusal, lock_run
-from runs.halts import Kinds
-from runs.models import Permit, PermitState, Run, RunStatus
+from runs.halts import Kinds, any_over, in_force
+from runs.models import Halt, Permit, PermitState, Run, RunStatus
 from runs.store import Now, after, database_time, one_transaction, verb
 
 from . import close, compensation_moves, executor, proposals, providers, reconcile, repair_moves, reviews
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 5  # how long a message to our executor may take before it counts as lost
 REFUSED_S = 30  # one that was refused and is approved still asks again after this
+LOOKED_AT = 5  # times as many as are handed out: halts of policies are told apart one by one
 
 
 # the gate -----------------------------------------------------------------------------------------
@@ -47,11 +49,8 @@ class Sending:
     """What the gate does for a compensation in its own transaction."""
 
     def __init__(self, compensation: Compensation) -> None:
-        self.pk, effect = compensation.pk, compensation.effect
-        self.kinds: Kinds = [
-            (compensation.kind_name, compensation.op_class),
-            (effect.kind_name, effect.op_class),
-        ]
+        self.pk = compensation.pk
+        self.kinds: Kinds = kinds_of(compensation)
 
     def _fresh(self) -> Compensation:
         row: Compensation = Compensation.objects.select_related("effect", "kind", "run").get(pk=self.pk)
@@ -187,16 +186,19 @@ def _send(compensation: Compensation, permit: Permit, began: float) -> Told:
 
 
 def _look_again(compensation: Compensation, permit: Permit, began: float) -> None:
-    """The last question: whether what it answers stands still, whether what was read after the gate is what
-    people approved, and then what the executor always asks.
+    """The last question: whether what it answers stands still, whether an earlier one happened after all,
+    whether what was read after the gate is what people approved, and then what the executor always asks.
     """
     try:
         stands = Effect.objects.filter(pk=compensation.effect_id, settlement__in=KNOWN).exists()
         as_approved = reviews.is_as_approved(compensation, permit)
+        earlier = repair_moves.earlier_did(compensation)
     except DatabaseFailure as error:
         raise executor.NotOpen("nothing") from error
     if not stands:
         raise executor.NotOpen("what it answers is in doubt")
+    if earlier:
+        raise executor.NotOpen(earlier)
     if not as_approved:
         raise executor.NotOpen("it is not what was approved")
     executor.look_again(permit, began)
@@ -206,14 +208,43 @@ def _look_again(compensation: Compensation, permit: Permit, began: float) -> Non
 
 
 def waiting(limit: int = 200) -> list[str]:
-    """Approved ones that were queued for longer than a message takes; each is handed out once per AGAIN_S."""
-    rows = _queue().filter(run__status__in=AT_REST)
-    ids = list(rows.order_by("queued_at").values_list("pk", flat=True)[:limit])
+    """Approved ones that were queued for longer than a message takes; each is handed out once per AGAIN_S.
+
+    One that is under a halt keeps its place and takes no other's: the gate would refuse it.
+    """
+    rows = _queue().filter(~_halted(), run__status__in=AT_REST).select_related("run", "effect")
+    found = list(rows.defer("body", "effect__body").order_by("queued_at")[: limit * LOOKED_AT])
+    halted = _under_policies(found)
+    Compensation.objects.filter(pk__in=halted).update(queued_at=after(REFUSED_S))
+    ids = [one.pk for one in found if one.pk not in halted][:limit]
     return [one for one in ids if _queue().filter(pk=one).update(queued_at=Now())]
 
 
 def _queue() -> Any:
     return Compensation.objects.filter(state=CompensationState.APPROVED, queued_at__lte=after(-AGAIN_S))
+
+
+def _halted() -> Q:
+    """By the halt of its workspace or of its session."""
+    mine = Halt.objects.filter(lifted_at__isnull=True, workspace=OuterRef("run__workspace"))
+    whole = mine.filter(policy__isnull=True, session__isnull=True)
+    return Q(Exists(whole)) | Q(Exists(mine.filter(session=OuterRef("run__session"))))
+
+
+def _under_policies(found: Sequence[Compensation]) -> set[str]:
+    """Those of them that the halt of a policy covers: two queries a workspace."""
+    by_workspace: dict[str, list[Halt]] = {}
+    for one in found:
+        if one.run.workspace_id not in by_workspace:
+            standing = in_force(one.run.workspace_id)
+            by_workspace[one.run.workspace_id] = [halt for halt in standing if halt.policy_id]
+    return {one.pk for one in found if any_over(by_workspace[one.run.workspace_id], one.run, kinds_of(one))}
+
+
+def kinds_of(compensation: Compensation) -> Kinds:
+    """Names and classes of a compensation and of the effect that it answers."""
+    effect = compensation.effect
+    return [(compensation.kind_name, compensation.op_class), (effect.kind_name, effect.op_class)]
 
 
 def wait_longer(compensation_id: str) -> None:
@@ -291,6 +322,7 @@ def hear(
     asked: Asked | None = None,
 ) -> str:
     """The same as a move of a locked run, of a compensation that was read under its lock."""
+    answer = reconcile.without_secrets(answer, run.workspace_id)
     asked = asked or Asked(database_time(), compensation.attempt)
     meaning = reconcile.meaning_of(compensation, answer, asked)
     _count(compensation, answer)

@@ -45,7 +45,12 @@ def over(run: Run, kinds: Kinds) -> Halt | None:
 
     `kinds`: names and classes of the compensation and of the effect that it answers.
     """
-    return next((halt for halt in in_force(run.workspace_id) if _covers(halt, run, kinds)), None)
+    return any_over(in_force(run.workspace_id), run, kinds)
+
+
+def any_over(standing: Sequence[Halt], run: Run, kinds: Kinds) -> Halt | None:
+    """The same among halts that were read before."""
+    return next((halt for halt in standing if _covers(halt, run, kinds)), None)
 
 
 def _covers(scope: Halt | StopRequest, run: Run, kinds: Kinds) -> bool:

@@ -434,6 +434,37 @@ def test_what_is_halted_asks_again_later_and_goes_on_when_a_reviewer_lifts_that(
     assert bank.ledger.sends() == 1
 
 
+def by_a_halt_of_its_session(world: World, made: Compensation) -> None:
+    target = Target("session", fresh(made.run).session_id or "")
+    request_scope_stop(actor=world.alice, wish=Wish(mode="pause"), target=target)
+
+
+def by_a_halt_of_a_policy(world: World, made: Compensation) -> None:
+    match = Match(labels={"desk": "hot"})
+    policy = create_policy(actor=world.alice, workspace_id=world.workspace.pk, name="hot", match=match)
+    request_scope_stop(actor=world.alice, wish=Wish(mode="pause"), target=Target("policy", policy.pk))
+
+
+@pytest.mark.parametrize("halt", [by_a_halt_of_its_session, by_a_halt_of_a_policy])
+def test_what_is_halted_takes_no_turn_of_what_is_not(world: World, halt: Refused) -> None:
+    """Three halted ones wait for longer than the one that is not, and a pass has place for one."""
+    halted = []
+    for number in range(3):
+        run = world.run(f"halted-{number}", session="hot", labels={"desk": "hot"})
+        halted.append(approved(world, run=run, key=f"charge:{number}"))
+    halt(world, halted[0])
+    free = approved(world, run=world.run("free", session="cool"))
+    Compensation.objects.update(queued_at=in_seconds(-9))
+    Compensation.objects.filter(pk=free.pk).update(queued_at=in_seconds(-6))
+    assert repair.waiting(limit=1) == [free.pk]
+    assert repair.waiting(limit=1) == []
+    assert {state_of(one) for one in halted} == {"APPROVED"}
+    (standing,) = halts.in_force(world.workspace.pk)
+    halts.lift(actor=world.bob, halt_id=standing.pk, reason="prices are right again")
+    Compensation.objects.update(queued_at=in_seconds(-9))
+    assert {*repair.waiting()} == {free.pk, *(one.pk for one in halted)}, "the negative control"
+
+
 # --- The second look ----------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from runs import keyring
 
 # Commands that take --data DIR.
-COMMANDS = ("up", "backup", "restore", "verify", "signin")
+COMMANDS = ("up", "backup", "restore", "verify", "seal", "signin")
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:

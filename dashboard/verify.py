@@ -6,7 +6,8 @@ beside its digest, otherwise by the range of the seal that does not fit. Lines a
 not broken, only not sealed yet.
 
 What a chain can't show: what was never written; a stream rewritten from its first line with all its seals.
-For that, compare a head with one that left the database, printed on an issued report.
+For that, compare a head with one that left the database: in a statement that somebody kept, or printed on an
+issued report.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import Any, Literal
 
 from django.db.models import Max, OuterRef, Subquery
 
+from dashboard.packs.verify import Statement as Given
+from dashboard.statements.witness import Witness
 from effects.models import Report
 from runs.evidence import canonical, chain, digest
 from runs.models import Evidence, EvidencePayload, Refusal, Run, Seal
 
-What = Literal["edited", "missing", "reordered", "body", "seal", "report"]
+What = Literal["edited", "missing", "reordered", "body", "seal", "report", "fork", "older", "statement"]
 PAIRS_UP_TO = 64  # lines of a range in which each pair is tried the other way round
 
 
@@ -66,15 +69,16 @@ def streams() -> list[str]:
     return sorted(named | set(Run.objects.values_list("pk", flat=True)))
 
 
-def verify_all(names: Iterable[str] | None = None) -> Iterator[Verdict]:
-    """A verdict for each stream, one after the other."""
+def verify_all(names: Iterable[str] | None = None, given: Sequence[Given] = ()) -> Iterator[Verdict]:
+    """A verdict for each stream, one after the other; `given`: statements that were kept elsewhere."""
+    stated = Witness(given)
     for stream in streams() if names is None else names:
-        yield verify(stream)
+        yield verify(stream, stated)
 
 
-def verify(stream: str) -> Verdict:
+def verify(stream: str, stated: Witness | None = None) -> Verdict:
     """Check one stream. Its witnesses are read before its lines: what is written meanwhile is no break."""
-    witnesses = Witnesses(stream)
+    witnesses = Witnesses(stream, stated or Witness())
     seals = list(Seal.objects.filter(stream=stream).order_by("upto_seq"))
     verdict = Verdict(stream)
     ranges = Ranges(stream)
@@ -194,10 +198,11 @@ def placed(order: Iterable[Any], lines: Iterable[Any]) -> Iterator[Any]:
 
 
 class Witnesses:
-    """What other rows know of a stream: refusals name their lines, issued reports their seal and line."""
+    """What other rows know of a stream: refusals name their lines, reports and statements seals and lines."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, stated: Witness) -> None:
         self.stream = stream
+        self.stated, self.false = list(stated.heads(stream)), list(stated.wrong(stream))
         self.reports = list(Report.objects.filter(run=stream).order_by("version"))
         self.refusal = (
             Refusal._default_manager.filter(run=stream).aggregate(top=Max("evidence_seq"))["top"] or 0
@@ -207,17 +212,29 @@ class Witnesses:
     def against(self, seals: list[Seal], last: int) -> list[Break]:
         """Where they disagree with the lines and seals that were found."""
         known = max([self.refusal, int(self.is_run), *(report.upto_seq for report in self.reports)])
+        known = max([known, *(one.upto for one in self.stated if not one.given)])
         found: list[Break] = []
         if known > last:
-            says = "The end was cut off: a refusal, a report or the run itself knows of these."
+            says = "The end was cut off: a refusal, a report, a statement or the run itself knows of these."
             found.append(Break("missing", last + 1, known, says))
         heads = {seal.upto_seq: seal.head for seal in seals}
+        found += self._stated(heads, last)
         for report in self.reports:
             found += self._report(report, heads)
         numbers = [report.version for report in self.reports]
         if numbers != list(range(1, len(numbers) + 1)):
             found.append(Break("report", 0, 0, f"Of its report only these versions are left: {numbers}."))
         return found
+
+    def _stated(self, heads: dict[int, str], last: int) -> Iterator[Break]:
+        for one in self.stated:
+            if one.upto > last and one.given:
+                says = f"{one.who} knew of these: a backup was restored, or the end was cut off."
+                yield Break("older", last + 1, one.upto, says)
+            elif heads.get(one.upto) != one.head and one.upto <= last:
+                says = f"{one.who} holds another head for it than the one that is here."
+                yield Break("fork", one.upto, one.upto, says)
+        yield from (Break("statement", 0, 0, says) for says in self.false)
 
     def _report(self, report: Report, heads: dict[int, str]) -> Iterator[Break]:
         place = report.upto_seq

@@ -1,9 +1,9 @@
 """Fixtures of all rooms: servers, databases, processes, a browser; and which pass a test belongs to.
 
-`manage.py test` runs pytest three times. The pass `sqlite` takes every test without a browser. The pass
+`manage.py test` runs pytest four times. The pass `sqlite` takes every test without a browser. The pass
 `postgresql` takes those again that touch a database, at the same time as long as neither needs the machine
-for itself. The pass `browser` runs apart, because Playwright keeps an event loop running in its thread. A
-plain `pytest` is the first and the last pass in one.
+for itself. The passes `browser` and `accessible` run apart, because Playwright keeps an event loop running in
+its thread. A plain `pytest` is all but the second pass in one.
 """
 
 import gc
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PASS = os.environ.get("ALLSTOP_TEST_PASS", "")
+BROWSERS = {"browser", "accessible"}
 PROCESSES = {"database", "empty", "processes", "cluster", "valkey", "site", "browser"}
 TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "empty", "postgresql_server"}
 
@@ -44,16 +45,20 @@ def is_browser(item: pytest.Item) -> bool:
 
 
 def needs_the_machine(item: pytest.Item) -> int:
-    """0: one thread or a few; 1: it kills processes, and waits more than they work; 2: it serves pages or
-    drills, or lets many threads race; 3: a browser. Up to 1 it shares the machine with the other pass.
+    """0: one thread or a few; 1: it starts or kills processes, and waits more than they work; 2: it drills,
+    or lets many threads race; 3: a browser. Only what is 2 has the machine for itself.
     """
     if is_browser(item):
         return 3
     if any(item.get_closest_marker(name) for name in ("race", "long")) or tally.suite_of(item) == "drills":
         return 2
-    if item.get_closest_marker("kill"):
-        return 1
-    return 2 if PROCESSES & set(getattr(item, "fixturenames", ())) else 0
+    starts = PROCESSES & set(getattr(item, "fixturenames", ()))
+    return 1 if starts or item.get_closest_marker("kill") else 0
+
+
+def of_browser(item: pytest.Item) -> str:
+    """The pass of a browser's test: the audit of all pages takes as long as all else."""
+    return "accessible" if item.path.stem == "test_accessible" else "browser"
 
 
 def touches_database(item: pytest.Item) -> bool:
@@ -69,8 +74,8 @@ def is_asked_for(item: pytest.Item) -> bool:
 def belongs(item: pytest.Item) -> bool:
     if not is_asked_for(item) or only(item) not in ("", servers.kind()):
         return False
-    if PASS == "browser" or is_browser(item):
-        return is_browser(item) and PASS in ("", "browser")
+    if PASS in BROWSERS or is_browser(item):
+        return is_browser(item) and PASS in ("", of_browser(item))
     return servers.kind() == "sqlite" or touches_database(item)
 
 
@@ -98,16 +103,17 @@ def pytest_collection_modifyitems(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if needs_the_machine(item) > 1:
+    if needs_the_machine(item) == 2:
         turns.alone(tally.end, partial(tally.begin, tally.ALONE))
     with patience.limited(item):
         return (yield)
 
 
 def pytest_collection_finish() -> None:
-    """The collector of garbage need not look through thousands of tests again and again."""
+    """Garbage need not be looked for in thousands of tests again and again, or after each query."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

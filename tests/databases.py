@@ -54,8 +54,16 @@ class SqliteTemplate:
 
     @classmethod
     def make(cls, folder: Path) -> "SqliteTemplate":
-        migrate(f"sqlite:///{folder}/template.sqlite3", folder)
-        return cls(folder)
+        """Migrated here, or by an earlier pass of the same `manage.py test`."""
+        made, shared = cls(folder), os.environ.get("ALLSTOP_TEST_TEMPLATE")
+        if shared and Path(shared).exists():
+            shutil.copy(shared, made.file)
+            return made
+        migrate(f"sqlite:///{made.file}", folder)
+        if shared:
+            shutil.copy(made.file, mine := Path(f"{shared}-{os.getpid()}"))
+            mine.rename(shared)  # whole at once: another pass may look for it now
+        return made
 
     @property
     def file(self) -> Path:

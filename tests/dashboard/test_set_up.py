@@ -89,12 +89,16 @@ def test_the_last_line_counts_all_passes_together(
     for name, units, kills in (("sqlite", 60.0, 30.0), ("postgresql", 90.0, 36.0)):
         took = {"together": {"units": units}, "alone": {"kills": kills}}
         (tmp_path / name).write_text(json.dumps({"seconds": took, "counts": counts}))
-    test.report([test.read(tmp_path / name, 0) for name in ("sqlite", "postgresql")])
+    for name, browser in (("browser", 60.0), ("accessible", 48.0)):
+        took = {"together": {"browser": browser}}
+        (tmp_path / name).write_text(json.dumps({"seconds": took, "counts": counts}))
+    test.report({name: test.read(tmp_path / name, 0) for name in test.PASSES})
     said = capsys.readouterr().out.splitlines()
     assert "  units              1.5" in said  # at the same time: the longer one counts
     assert "  kills              1.1" in said  # one after the other
-    assert "  together           2.6" in said
-    assert said[-1] == "6 passed, 0 failed, 2 skipped"
+    assert "  browser            1.0" in said  # at the same time, and after the others
+    assert "  together           3.6" in said
+    assert said[-1] == "12 passed, 0 failed, 4 skipped"
 
 
 def test_a_pass_that_died_without_a_word_has_failed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Run the tests: on SQLite and on PostgreSQL at the same time, then in a browser. Its arguments are pytest's.
+"""Run the tests: on SQLite and on PostgreSQL at the same time, then in browsers. Its arguments are pytest's.
 
-Tests that drill, or let threads race, have the machine to themselves: the two passes take turns for those
-(tests/turns.py). Those that kill processes mostly wait for them, and do so in both passes at once.
+Tests that let threads race have the machine to themselves: the two passes take turns for those
+(tests/turns.py). Those that kill processes mostly wait for them, and do so in both passes at once. Of the
+browsers one walks through the pages, and one has them all audited, each with a server of its own.
 """
 
 import json
@@ -22,8 +23,9 @@ PASSES = {
     "sqlite": "sqlite",
     "postgresql": "postgresql",
     "browser": "sqlite",
+    "accessible": "sqlite",
 }
-AT_ONCE = [["sqlite", "postgresql"], ["browser"]]
+AT_ONCE = [["sqlite", "postgresql"], ["browser", "accessible"]]
 NOTHING_COLLECTED, INTERRUPTED = 5, 130
 ORDER = ("set-up", "lint and types", "units", "races", "kills", "drills", "browser")
 GIVE_UP_EARLY = ("-x", "--exitfirst", "--maxfail")
@@ -53,7 +55,7 @@ def run(words: list[str]) -> int:
         return subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="allstop-tally-") as folder:
         codes = all_passes(words, Path(folder))
-        report([read(Path(folder, name), code) for name, code in codes.items()])
+        report({name: read(Path(folder, name), code) for name, code in codes.items()})
     return verdict([*codes.values()])
 
 
@@ -95,7 +97,8 @@ class Pass:
             "ALLSTOP_TEST_DATABASE": PASSES[name],
             "ALLSTOP_TEST_SET_UP": "1",
             "ALLSTOP_TEST_TALLY": str(folder / name),
-            "ALLSTOP_TEST_TURN": str(folder / "turn") if len(together) > 1 else "",
+            "ALLSTOP_TEST_TURN": str(folder / f"turn-{together[0]}") if len(together) > 1 else "",
+            "ALLSTOP_TEST_TEMPLATE": str(folder / "template.sqlite3"),
         }
         self.process = self._start([sys.executable, "-m", "pytest", *words], environ)
 
@@ -162,12 +165,13 @@ def read(path: Path, code: int) -> Tally:
     return tally
 
 
-def report(tallies: list[Tally]) -> None:
+def report(tallies: dict[str, Tally]) -> None:
     """Minutes on the clock: of what ran together, the longest counts."""
     seconds, counts = earlier(), Counter[str]()
-    beside: list[dict[str, int]] = [dict(tally.together) for tally in tallies]
-    seconds.update(max(beside, key=lambda took: sum(took.values()), default={}))
-    for tally in tallies:
+    for names in AT_ONCE:
+        beside: list[dict[str, int]] = [dict(tallies[name].together) for name in names if name in tallies]
+        seconds.update(max(beside, key=lambda took: sum(took.values()), default={}))
+    for tally in tallies.values():
         seconds.update(tally.alone)
         counts.update(tally.counts)
     print("\nminutes by suite")

@@ -105,6 +105,7 @@ class Processes:
             "ALLSTOP_BUFFER": str(self.folder / "buffer"),
             "ALLSTOP_LOG_LEVEL": "INFO",
             "PYTHONUNBUFFERED": "1",
+            "CELERY_SKIP_CHECKS": "1",  # a second of each worker's start; `up` makes its checks all the same
         }
         return {**kept, **mine, **self.environ, **more}
 

@@ -187,10 +187,11 @@ def _schedule(run: Run, compensation: Compensation) -> tuple[Any, Any]:
 
 
 def can_be_asked(compensation: Compensation) -> bool:
-    """Whether there is a look-up that can verify it."""
+    """Whether there is a look-up that can verify it. Agents that come for look-ups come for effects alone."""
     if compensation.kind_name == RESTORE_FILES:
         return True
-    return compensation.kind is not None and bool(compensation.kind.lookup)
+    lookup = compensation.kind.lookup if compensation.kind is not None else {}
+    return bool(lookup) and not lookup.get("poll")
 
 
 # it is known --------------------------------------------------------------------------------------

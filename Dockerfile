@@ -18,6 +18,7 @@ COPY dashboard dashboard/
 COPY templates templates/
 COPY static static/
 COPY docs/problems.md docs/
+COPY docs/explanation docs/explanation/
 RUN python manage.py collectstatic --no-input
 
 USER allstop

@@ -14,6 +14,7 @@ from dashboard.pages import (
     drills,
     everywhere,
     evidence,
+    explanation,
     files,
     first_run,
     gate,
@@ -34,6 +35,7 @@ from dashboard.pages import (
     release,
     repair_decisions,
     report,
+    report_pdf,
     report_sign,
     resume,
     retries,
@@ -64,6 +66,7 @@ urlpatterns: list[URLPattern] = [
     path("sign-out", LogoutView.as_view(), name="account_logout"),
     path("theme", home.theme, name="theme"),
     path("help", home.help_page, name="help"),
+    path("help/what-stop-can-and-cannot-do", explanation.stop_page, name="help-stop"),
     path("problems/<str:name>", problems.problem_page, name="problem"),
     path("drills/", drills.drills_page, name="drills"),
     path("drills/run", drills.run_page, name="run-drills"),
@@ -152,6 +155,7 @@ urlpatterns: list[URLPattern] = [
     path("runs/<str:run_id>/files", files.files_page, name="files"),
     path("runs/<str:run_id>/report", report.report_page, name="report"),
     path("runs/<str:run_id>/report.json", report.report_json, name="report-json"),
+    path("runs/<str:run_id>/report.pdf", report_pdf.report_pdf, name="report-pdf"),
     path("runs/<str:run_id>/report/sign", report_sign.sign, name="sign-report"),
 ]
 

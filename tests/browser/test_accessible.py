@@ -65,6 +65,7 @@ PAGES = {
     "revoke a token": "/tokens/{token}/revoke",
     "password": "/password",
     "help": "/help",
+    "help on Stop": "/help/what-stop-can-and-cannot-do",
     "nothing there": "/runs/run_absent/",
 }
 HOSTILE = {

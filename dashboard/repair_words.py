@@ -102,8 +102,11 @@ def told(term: Term, compensation: Compensation, by: str = "") -> str:
     more = part(compensation.items) if term.value == "partly" else ""
     if term.value in ("unknown", "unverified") and compensation.why_unknown:
         more = f"Why: {words.brief(compensation.why_unknown, 160)}."
-    if term.value in ("rejected", "expired", "void", "not_needed") and compensation.reason:
-        more = f"“{words.brief(compensation.reason, 300)}”"
+    reason = words.brief(compensation.reason, 300)
+    if reason and term.value in ("rejected", "not_needed"):
+        more = f"“{reason}”"
+    if reason and term.value in ("expired", "void"):  # no person's words
+        more = f"{reason[0].upper()}{reason[1:]}."
     return f"{said} {more}".strip()
 
 

@@ -135,4 +135,4 @@ def _check_target(field: str, target: outbound.Target) -> None:
     except ValueError:
         return  # a name: its addresses are looked at when it is called
     if why:
-        raise BadKind(field, f"It names an address {why}")
+        raise BadKind(field, f"It names an address which {why}")

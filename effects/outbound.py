@@ -186,15 +186,15 @@ def _check_headers(request: Request) -> None:
 def forbidden(address: IPAddress) -> str:
     """Why an address may not be called; empty when it may."""
     if address.is_unspecified:
-        return "which is no address of a host"
+        return "is no address of a host"
     if address.is_loopback:
-        return "which is this machine"
+        return "is this machine"
     if address.is_link_local:
-        return "which is link-local"
+        return "is link-local"
     if address.is_multicast:
-        return "which is a group, not a host"
+        return "is a group, not a host"
     hidden = any(address in network for network in NEVER if network.version == address.version)
-    return "" if address.is_global and not address.is_reserved and not hidden else "which is not public"
+    return "" if address.is_global and not address.is_reserved and not hidden else "is not public"
 
 
 def _resolve(target: Target, end: float) -> list[Place]:
@@ -226,7 +226,8 @@ def _check_places(target: Target, places: list[Place]) -> None:
     for _, place in places:
         why = forbidden(ipaddress.ip_address(place[0].partition("%")[0]))
         if why:
-            raise Refused(f"{target.host} is {place[0]}, {why}")
+            found = "" if target.host == place[0] else f" is {place[0]}, which"
+            raise Refused(f"{target.host}{found} {why}")
 
 
 def _connect(target: Target, places: list[Place], end: float) -> socket.socket:

@@ -195,7 +195,8 @@ def _saw(told: dict[str, Any]) -> str:
 def _unknown(line: Evidence, told: dict[str, Any], who: str) -> tuple[str, str]:
     was, head = str(told.get("was", "")), "Unknown from here on."
     if was in SETTLED:
-        head = f"Contradicted: it was {was.lower().replace('_', ' ')}, and later evidence disagrees."
+        who_says = "a second person" if line.ground == Ground.DECIDED else "later evidence"
+        head = f"Contradicted: it was {was.lower().replace('_', ' ')}, and {who_says} disagrees."
     return head, _brief(told, "why", "detail")
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.db import connection
 
@@ -130,9 +131,14 @@ def _lines(run_id: str, n: int, kind: str, key: str = "") -> None:
         Evidence(stream=run_id, seq=seq, kind=kind, actor="system", effect_key=key and f"{key}-{seq}")
         for seq in seqs
     ]
-    Evidence.objects.bulk_create(lines, batch_size=500)
-    bodies = [EvidencePayload(stream=run_id, seq=seq, body=BODY) for seq in seqs]
-    EvidencePayload.objects.bulk_create(bodies, batch_size=500)
+    _insert(Evidence, lines)
+    _insert(EvidencePayload, [EvidencePayload(stream=run_id, seq=seq, body=BODY) for seq in seqs])
+
+
+def _insert(model: type[Any], rows: list[Any]) -> None:
+    """In parts, so that none is a transaction which stands idle for long on a busy machine."""
+    for start in range(0, len(rows), 500):
+        model.objects.bulk_create(rows[start : start + 500])
 
 
 def _a_run(workspace: Workspace, status: str = "ACTIVE") -> Run:
@@ -154,7 +160,7 @@ def _effects(run: Run, n: int, settlement: str) -> None:
              status="UNKNOWN" if unknown else "SUCCEEDED", ends_with_effect=True)
         for k in range(n)
     ]  # fmt: skip
-    Step.objects.bulk_create(steps, batch_size=500)
+    _insert(Step, steps)
     since, now = "unknown_since" if unknown else "settled_at", database_time()
     effects = [
         Effect(run=run, step=step, kind_name="bench.write", key=f"effect-{k}", op_class=step.op_class,
@@ -163,7 +169,7 @@ def _effects(run: Run, n: int, settlement: str) -> None:
                why_unknown="the answer was lost" if unknown else "", **{since: now})
         for k, step in enumerate(steps)
     ]  # fmt: skip
-    Effect.objects.bulk_create(effects, batch_size=200)
+    _insert(Effect, effects)
 
 
 def _run_page(world: World, n: int) -> str:

@@ -70,11 +70,14 @@ class World:
             )
             for _ in range(n)
         ]
-        Run.objects.bulk_create(made, batch_size=500)
+        for start in range(0, n, 500):
+            Run.objects.bulk_create(made[start : start + 500])
         steps = [Step(run=run, key="next", name="next", op_class="external_write") for run in made]
-        Step.objects.bulk_create(steps, batch_size=500)
+        for start in range(0, n, 500):
+            Step.objects.bulk_create(steps[start : start + 500])
         lines = [Evidence(stream=run.pk, seq=1, kind="run.admitted", actor=self.agent.id) for run in made]
-        Evidence.objects.bulk_create(lines, batch_size=500)
+        for start in range(0, n, 500):
+            Evidence.objects.bulk_create(lines[start : start + 500])
         return [run.pk for run in made]
 
     @property

@@ -79,7 +79,9 @@ def test_one_is_read_with_its_answers_and_verdicts(world: World, agent: Wire, ma
     told = agent.get(f"/unknowns/{row.pk}").data
     assert (told["id"], told["matter"], told["state"]) == (row.pk, matter, "UNKNOWN")
     assert (told["answers"][0]["seq"], told["answers"][0]["kind"]) == (line, "effect.looked_up")
-    assert told["answers"][0]["payload"] == {"answer": "can't tell", "detail": "500"}
+    kept = told["answers"][0]["payload"]
+    assert (kept["answer"], kept["detail"], kept["attempt"]) == ("can't tell", "500", row.attempt)
+    assert kept["asked_at"], "so that what it proves can be judged as it was"
     assert [(one["id"], one["in_force_at"]) for one in told["resolutions"]] == [(made.pk, None)]
     assert told["cannot_ask"].startswith("Nobody can be asked:")
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PASS = os.environ.get("ALLSTOP_TEST_PASS", "")
+HERE = Path(__file__).parent
 BROWSERS = {"browser", "accessible"}
 PROCESSES = {"database", "empty", "processes", "cluster", "valkey", "site", "browser"}
 TOUCHES = {"db", "transactional_db", "django_db_setup", "database", "empty", "postgresql_server"}
@@ -86,13 +87,21 @@ def pytest_configure() -> None:
         tally.begin(tally.TOGETHER)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The passes with a browser need not read all other tests to leave them out."""
+    elsewhere = collection_path.parent == HERE and collection_path.name not in ("browser", "__init__.py")
+    return True if PASS in BROWSERS and elsewhere else None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
     for item in items:
-        if "browser" in item.path.relative_to(config.rootpath).parts:
+        if HERE / "browser" in item.path.parents:
             item.add_marker("browser")
+        elif is_browser(item):
+            raise pytest.UsageError(f"{item.nodeid}: tests with a browser stand in tests/browser")
     tally.remember(items)
     taken = [item for item in items if belongs(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(taken)])

@@ -1,4 +1,4 @@
-"""What Stop can and cannot do is a page: the whole document, and each dialog that stops something leads to it."""
+"""What Stop can and cannot do is a page: the whole document; each dialog that stops something leads to it."""
 
 from __future__ import annotations
 

@@ -79,6 +79,7 @@ async def poke(topic: str, seq: int) -> None:
     await layer.group_send(group_of(topic), {"type": "hint", "topics": [topic], "seq": seq})
 
 
+@pytest.mark.invariant("I25")
 async def test_dana_subscribes_and_gets_hints_that_carry_no_state(scene: Scene) -> None:
     async with page(scene.session) as socket:
         await subscribe(socket, scene.topic)
@@ -92,6 +93,7 @@ async def test_someone_signed_out_is_told_so_by_4401(scene: Scene) -> None:
         assert await close_code(socket) == 4401
 
 
+@pytest.mark.invariant("I28")
 @pytest.mark.parametrize("topic", ["run:{run}", "workspace:{workspace}:runs"])
 async def test_mallory_can_not_tell_a_foreign_topic_from_an_absent_one(scene: Scene, topic: str) -> None:
     session = await database_sync_to_async(sign_in)(scene.mallory)
@@ -157,6 +159,7 @@ LOSSES: list[tuple[str, Change, int]] = [
 ]
 
 
+@pytest.mark.invariant("I29")
 @pytest.mark.parametrize(("loss", "change", "code"), LOSSES, ids=[loss[0] for loss in LOSSES])
 async def test_an_open_socket_closes_on_its_own_when(
     scene: Scene, loss: str, change: Change, code: int, monkeypatch: pytest.MonkeyPatch
@@ -169,6 +172,7 @@ async def test_an_open_socket_closes_on_its_own_when(
         assert await close_code(socket) == code
 
 
+@pytest.mark.invariant("I29")
 async def test_a_hint_after_five_seconds_is_preceded_by_a_check(scene: Scene) -> None:
     async with page(scene.session) as socket:
         await subscribe(socket, scene.topic)

@@ -50,6 +50,7 @@ def test_a_first_password_does_not_keep_anybody_from_stopping_a_run(world: World
     assert frank.post(f"/runs/{run.pk}/stop", {"key": "k"})["Location"] == f"/runs/{run.pk}/"
 
 
+@pytest.mark.invariant("I29")
 def test_a_password_is_changed_by_who_knows_the_old_one_and_ends_other_sign_ins(world: World) -> None:
     here, there = browser(world.alice), browser(world.alice)
     form = {

@@ -25,6 +25,7 @@ def test_every_scope_that_a_token_can_have_can_be_given_on_the_page() -> None:
     assert set(SCOPES) == set(access.SCOPE_MAY)
 
 
+@pytest.mark.invariant("I29")
 def test_a_token_is_shown_once_and_works_until_it_is_revoked(world: World) -> None:
     erin = browser(an_admin(world))
     form = {"name": "nightly", "scopes": ["runs:write", "stop:write"], "days": "30"}

@@ -185,6 +185,7 @@ def test_a_yes_that_waited_past_the_end_of_its_review_is_too_late() -> None:
     assert (scene.approvals, scene.permits) == ([], 0)
 
 
+@pytest.mark.invariant("I29")
 @pytest.mark.only("postgresql")
 @pytest.mark.invariant("I14")
 def test_a_role_that_is_lost_between_the_gates_look_and_the_use_of_the_approval_counts() -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.databases import Database
+from tests.databases import Database, SqliteTemplate
 from tests.processes import ROOT, Processes
 from tests.servers import free_port
 from tests.tools import obey_permissions
@@ -96,7 +97,11 @@ def test_a_port_that_is_taken_is_named_with_another_to_choose(processes: Process
 
 @pytest.mark.kill
 @pytest.mark.only("sqlite")
-def test_a_second_demo_on_one_data_folder_is_refused_with_the_way_out(bare: Processes) -> None:
+def test_a_second_demo_on_one_data_folder_is_refused_with_the_way_out(
+    bare: Processes, template: SqliteTemplate
+) -> None:
+    (bare.folder / "data").mkdir()
+    shutil.copy(template.file, bare.folder / "data" / "allstop.sqlite3")  # its tables are there already
     first = bare.web(demo=True)
     second = bare.start("up", [sys.executable, "manage.py", "up", "--port", "0"])
     assert second.popen.wait(60) == 1

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from runs import cursors, problems
 from runs.access import Actor, NotFound, demand_workspace
 from runs.api import READ, WRITE, Cursor, Limit
-from runs.fields import In, Out, ShortKey, sized, visible
+from runs.fields import In, Out, ShortKey, known, sized, visible
 from runs.idempotency import reply, send
 from runs.problems import invalid
 from runs.schemas import Nothing, Page, ProblemOut
@@ -39,8 +39,8 @@ class AccountIn(In):
     job_path, jobs}.
     """
 
-    origin: Annotated[str, sized(300), AfterValidator(visible)] = ""
-    header: Annotated[str, sized(60, 1), AfterValidator(visible)] = accounts.HEADER
+    origin: Annotated[str, sized(300), AfterValidator(visible), known] = ""
+    header: Annotated[str, sized(60, 1), AfterValidator(visible), known] = accounts.HEADER
     credential: Annotated[str, StringConstraints(strict=True, max_length=accounts.LONGEST)] | None = None
     reads: Annotated[dict[str, Any], AfterValidator(storable)] | None = Field(default=None)
 

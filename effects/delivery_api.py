@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from runs import access, cursors, problems
+from runs import access, cursors, problems, redaction
 from runs.access import Actor, find_run
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
-from runs.fields import In, Key, Name, Out, Seconds, ShortName, Version, Worker, sized, visible
+from runs.fields import In, Key, Name, Out, Seconds, ShortName, Version, Worker, said, sized, visible
 from runs.guard import Ask, Known, Opened, Refusal
 from runs.idempotency import Reply, once, reply, send
 from runs.models import Permit
@@ -55,9 +55,16 @@ class NewDeliveryIn(In):
     body: Annotated[Body, AfterValidator(not_too_long)] = Field(
         default="", description="Kept and sent byte for byte"
     )
-    content_type: Annotated[str, sized(100), AfterValidator(visible)] = ""
+    content_type: Annotated[str, sized(100), AfterValidator(visible), said] = ""
     worker: Worker
     seen_version: Version
+
+    @model_validator(mode="after")
+    def _words_without_secrets(self) -> Self:
+        """Where we send it has to stay as it is, and is shown by its origin; words are kept as words are."""
+        if self.channel == "outside":
+            self.target = redaction.text(self.target)
+        return self
 
 
 class HandOverIn(In):

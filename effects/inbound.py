@@ -23,6 +23,7 @@ from runs.access import SYSTEM
 from runs.evidence import canonical, digest
 from runs.guard import lock_run
 from runs.models import OperationClass, PermitState, Run
+from runs.rules import redacting
 from runs.store import Now, after, database_time, verb
 
 from . import jobs, reconcile, repair, repair_moves, signing
@@ -69,7 +70,8 @@ def receive(account_id: str, message: Message) -> str:
     account, now = Account.objects.filter(pk=asked).first(), database_time()
     if not _is_genuine(account, message, now) or account is None:
         raise NotGenuine
-    reading, kept = read(message.body, account.reads)
+    with redacting(account.workspace_id):
+        reading, kept = read(message.body, account.reads)
     message = replace(message, id=redaction.text(message.id)[:200])
     try:
         return _take(account.pk, message, reading, kept)

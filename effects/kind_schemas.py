@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
-from runs.fields import Class, In, Note, Out, plain, sized, visible
+from runs.fields import Class, In, Note, Out, known, plain, said, sized, visible
 from runs.schemas import Page
 
 from . import kinds
@@ -160,10 +160,10 @@ class CompensateIn(In):
     {ref}, {target}, {amount}, {body.path}, {result.path}.
     """
 
-    kind: Annotated[str, sized(120), AfterValidator(plain)] = ""
-    title: Annotated[str, sized(300), AfterValidator(plain)] = ""
-    target: Annotated[str, sized(300), AfterValidator(plain)] = ""
-    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    kind: Annotated[str, sized(120), AfterValidator(plain), said] = ""
+    title: Annotated[str, sized(300), AfterValidator(plain), said] = ""
+    target: Annotated[str, sized(300), AfterValidator(plain), said] = ""
+    amount: Annotated[str, sized(60), AfterValidator(plain), said] = ""
     body: Annotated[str, StringConstraints(strict=True, max_length=PART)] = ""
     expected: Note = ""
     risks: Note = ""
@@ -178,7 +178,7 @@ class KindIn(In):
 
     op_class: Class = Field(alias="class")
     provider: Literal["http", "workspace", "job", "email", "browser", "model", "outside"] = "outside"
-    title: Annotated[str, sized(200), AfterValidator(plain)] = ""
+    title: Annotated[str, sized(200), AfterValidator(plain), said] = ""
     commits: Answer = ""
     tells_apart: list[Answer] = Field(default=[], max_length=20)
     key: Answer = ""
@@ -197,7 +197,7 @@ class KindIn(In):
     retry_after_s: list[Annotated[float, Field(strict=True, ge=1, le=86_400)]] = Field(
         default=[], max_length=20
     )
-    account: Annotated[str, sized(120), AfterValidator(plain)] = ""
+    account: Annotated[str, sized(120), AfterValidator(plain), known] = ""
     reversible: Annotated[str, sized(40), AfterValidator(visible)] = ""
     compensate: CompensateIn | None = None
     due_after_s: Annotated[int, Field(strict=True, ge=60, le=31_536_000)] = 14_400

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+from runs import redaction
 from runs.access import Actor, NotFound, demand_workspace
 from runs.evidence import Line, record
 from runs.models import Workspace
@@ -60,6 +62,13 @@ def register_kind(*, actor: Actor, workspace_id: str, name: str, new: NewKind) -
     return Registered(Kind.objects.get(pk=known.pk), created=False)
 
 
+def _texts_hold_secret(value: Any) -> bool:
+    """Told by their form alone: a call may have a field that is named password, filled in when it is sent."""
+    if isinstance(value, dict | list):
+        return any(map(_texts_hold_secret, [*value, *(value.values() if isinstance(value, dict) else ())]))
+    return isinstance(value, str) and redaction.holds_secret(value)
+
+
 def check(new: NewKind) -> None:
     """What no kind may be. Raises BadKind, which names the field by its name on the wire."""
     if new.provider not in CHECKS:
@@ -72,6 +81,9 @@ def check(new: NewKind) -> None:
             raise BadKind(on_wire(name), "This is one of the six answers; it may not be empty")
     if new.retry_after_s and new.provider == Provider.OUTSIDE:
         raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")
+    for name in ("send", "lookup", "compensate"):
+        if _texts_hold_secret(getattr(new, name)):
+            raise BadKind(name, "It holds what looks like a secret; credentials are given to its account")
     presets.check(new)
     CHECKS[new.provider](new)
     if is_own(new.lookup):

@@ -17,6 +17,7 @@ from runs.access import SYSTEM, Actor
 from runs.evidence import Line, record
 from runs.guard import lock_run
 from runs.models import Permit, PermitState, Run, RunStatus
+from runs.rules import redacting
 from runs.store import Now, after, database_time, verb
 
 from . import close, contradictions, jobs, retries
@@ -57,10 +58,11 @@ class Answer:
         return {name: value for name, value in told.items() if _says_something(value)}
 
 
-def without_secrets(answer: Answer) -> Answer:
+def without_secrets(answer: Answer, workspace_id: str) -> Answer:
     """As it is kept: what it proves is not touched."""
     texts = ("detail", "observed", "items", "provider_ref")
-    return replace(answer, **{name: redaction.redact(getattr(answer, name)) for name in texts})
+    with redacting(workspace_id):
+        return replace(answer, **{name: redaction.redact(getattr(answer, name)) for name in texts})
 
 
 def _says_something(value: Any) -> bool:
@@ -125,7 +127,7 @@ def hear(
     run: Run, effect: Effect, answer: Answer, actor: Actor, ground: str, asked: Asked | None = None
 ) -> str:
     """The same as a move of a locked run, of an effect that was read under its lock."""
-    answer = without_secrets(answer)
+    answer = without_secrets(answer, run.workspace_id)
     asked, was = asked or Asked(database_time(), effect.attempt), effect.settlement
     _count(effect, answer)
     meaning = meaning_of(effect, answer, asked)

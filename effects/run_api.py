@@ -15,7 +15,7 @@ from runs import admission, cursors, receipts, stops
 from runs.access import EXECUTOR, Actor, find_run
 from runs.admission import Admitted, NewRun
 from runs.api import KEYED, MAY_KEY, READ, WRITE, Cursor, Limit
-from runs.fields import OptionalKey, plain, sized
+from runs.fields import OptionalKey, plain, said, sized
 from runs.guard import Refusal
 from runs.idempotency import Reply, once, reply, send
 from runs.models import (
@@ -39,7 +39,7 @@ from .models import Effect, Settlement
 from .resume import WAIT, Item, NotResumed, Resumed, Seen, resume
 from .schemas import CompleteIn, FailIn, ResumeIn, RunOut, RunsOut, run_out
 
-Words = Annotated[str, sized(200), AfterValidator(plain)]
+Words = Annotated[str, sized(200), AfterValidator(plain), said]
 NAMED = 50  # how many open permits and steps a refusal to complete names
 router = Router(by_alias=True)
 

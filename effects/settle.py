@@ -22,6 +22,7 @@ from runs.forwarding import FORWARD
 from runs.guard import DELIVER, lock_run
 from runs.halts import COMPENSATE
 from runs.models import FINAL, Permit, PermitState, Run, RunStatus, Step, StepStatus
+from runs.rules import redacting
 from runs.steps import withheld_line
 from runs.store import Now, after, verb
 
@@ -79,11 +80,12 @@ class Told:
         return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
 
 
-def without_secrets(told: Told) -> Told:
+def without_secrets(told: Told, workspace_id: str) -> Told:
     """As it is kept, before anything of it is cut: half a secret looks like none."""
     texts = ("result", "provider_ref", "items", "detail", "partial_output")
-    clean = {name: redaction.redact(getattr(told, name)) for name in texts}
-    return replace(told, usage=redaction.redact(dict(told.usage)), **clean)
+    with redacting(workspace_id):
+        clean = {name: redaction.redact(getattr(told, name)) for name in texts}
+        return replace(told, usage=redaction.redact(dict(told.usage)), **clean)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,6 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
 
     Raises NotFound, LostClaim (foreign token), AlreadyReported (another outcome before), NoTurn.
     """
-    told = without_secrets(told)
     found = Permit.objects.filter(pk=permit_id).values_list("run_id", "token").first()
     if found is None:
         raise NotFound("permit")
@@ -109,6 +110,7 @@ def report(*, actor: Actor, permit_id: str, token: str, told: Told) -> Reported:
     demand(actor, "write", run)
     if not token or found[1] != token:
         raise LostClaim(permit_id)
+    told = without_secrets(told, run.workspace_id)
     permit: Permit = Permit.objects.get(pk=permit_id)
     turns.check(permit, told.spend, told.partial_output)
     effect = _effect_of(permit)

@@ -6,6 +6,9 @@ rules are not.) Whoever decides under a lock calls `rules_of` after it, in a sta
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -13,10 +16,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from . import redaction
 from .access import Actor, NotFound, demand_workspace
 from .evidence import Line, record
-from .fields import Class, plain, sized, visible
+from .fields import Class, known, plain, sized, visible
 from .models import RulesRow, Workspace
+from .secret_forms import normal
 from .store import Now, database_time, verb
 
 DAY_S = 86_400
@@ -31,9 +36,9 @@ class ApprovalRule(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-    kind: Annotated[str, sized(120), AfterValidator(visible)] = ""
+    kind: Annotated[str, sized(120), AfterValidator(visible), known] = ""
     op_class: Class | None = Field(default=None, alias="class")
-    amount: Annotated[str, sized(60), AfterValidator(plain)] = ""
+    amount: Annotated[str, sized(60), AfterValidator(plain), known] = ""
     approvals: Annotated[int, Field(strict=True, ge=1, le=9)] = 1
     expires_s: Annotated[int, Field(strict=True, ge=60, le=30 * DAY_S)] = DAY_S
 
@@ -63,7 +68,7 @@ class CompensationRule(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: Annotated[str, sized(120, 1), AfterValidator(visible)]
+    kind: Annotated[str, sized(120, 1), AfterValidator(visible), known]
     policy: Literal["never", "approve", "automatic"] = "approve"
     approvals: Annotated[int, Field(strict=True, ge=1, le=9)] = 1
     expires_s: Annotated[int, Field(strict=True, ge=60, le=30 * DAY_S)] = DAY_S
@@ -83,6 +88,15 @@ def _each_once(classes: tuple[Class, ...]) -> tuple[Class, ...]:
     return tuple(sorted(set(classes)))
 
 
+def _as_fields(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(map(normal, names)):
+        raise PydanticCustomError("secret_fields", "A field's name has a letter or a digit")
+    return tuple(sorted(set(names)))
+
+
+FieldName = Annotated[str, sized(60, 1), AfterValidator(visible)]
+
+
 class Rules(BaseModel):
     """All rules of a workspace, with their defaults.
 
@@ -91,7 +105,8 @@ class Rules(BaseModel):
     silent run; null records none. approvals: which effects people approve first. release_by_two: a stop
     that stands is released by two people; it is never asked for to stop. forward_stops: a cancel asks the
     providers of effects that were declared so to cancel them. compensations: which may be
-    proposed, and who decides about them.
+    proposed, and who decides about them. secret_fields: names of fields whose values are never kept, beside
+    those that are known everywhere (runs/secret_forms.py); however they are spelled.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,6 +120,10 @@ class Rules(BaseModel):
     forward_stops: Annotated[bool, Field(strict=True)] = False
     compensations: Annotated[tuple[CompensationRule, ...], AfterValidator(_kinds_once)] = Field(
         default=(), max_length=50
+    )
+
+    secret_fields: Annotated[tuple[FieldName, ...], AfterValidator(_as_fields)] = Field(
+        default=(), max_length=100
     )
 
     @property
@@ -158,6 +177,29 @@ def standing(workspace_id: str) -> Standing:
     return Standing(workspace_id, row.version, Rules.model_validate(row.body), row.changed_by, row.changed_at)
 
 
+# Read anew after so long in each process; what counts is what is in force when something is stored.
+FRESH_S = 5.0
+_secret_fields: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+
+def secret_fields(workspace_id: str) -> tuple[str, ...]:
+    """The names of fields that this workspace keeps nothing of, at most FRESH_S old."""
+    until, names = _secret_fields.get(workspace_id, (0.0, ()))
+    if time.monotonic() >= until:
+        if len(_secret_fields) > 10_000:
+            _secret_fields.clear()
+        names = rules_of(workspace_id).secret_fields
+        _secret_fields[workspace_id] = (time.monotonic() + FRESH_S, names)
+    return names
+
+
+@contextmanager
+def redacting(workspace_id: str) -> Iterator[None]:
+    """What is redacted in this block is redacted as this workspace's rules want it, too."""
+    with redaction.also(secret_fields(workspace_id)):
+        yield
+
+
 @verb
 def change_rules(*, actor: Actor, workspace_id: str, version: int, rules: Rules) -> Standing:
     """Put new rules in the place of those of `version` (0: the defaults).
@@ -191,3 +233,4 @@ def _write(workspace: Workspace, actor: Actor, was: Standing, rules: Rules) -> N
         "now": {name: after[name] for name in names},
     }
     record(workspace, Line("rules.changed", actor.id, payload))
+    _secret_fields.pop(workspace.pk, None)

@@ -11,10 +11,11 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest
 from django.utils import timezone
 
-from . import access
+from . import access, redaction
 from .access import Actor
 from .models import Token
 from .problems import Problem
+from .rules import secret_fields
 from .store import no_waiting
 from .throttle import Buckets
 
@@ -68,6 +69,7 @@ class TokenAuth:
         token = access.token_of(text) if fits else None
         if token is None:
             raise failed_tokens.answer(request)
+        redaction.use(secret_fields(token.workspace_id))
         if not is_stop(request):
             note_use(token)
         return access.agent(token, address_of(request))

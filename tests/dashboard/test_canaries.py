@@ -1,0 +1,410 @@
+"""Secrets, planted in every field that a stranger may fill, and looked for wherever anything shows."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import logging
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import connection, models
+from django.test import Client
+
+from dashboard import logs
+from dashboard.api import schema_text
+from dashboard.pages.urls import urlpatterns
+from effects import reconcile
+from effects.models import Effect
+from runs import redaction
+from runs.columns import Redacting
+from runs.models import Run
+from tests.dashboard.scenes import browser
+from tests.dashboard.test_api_mallory import BODIES, one_of_everything
+from tests.dashboard.test_api_schema import operations
+from tests.wire import ALL, Json, Wire, agent_of, kind_body
+from tests.worlds import World, in_seconds
+
+pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I27")]
+
+CORE = "CanaryKey7"  # in each canary, and nowhere else
+_count = itertools.count(100)
+SHAPES = (
+    "ghp_{core}{n}{core}{core}",
+    "sk_live_{core}{n}",
+    "password={core}{n}",
+    "Authorization: Bearer {core}{n}",
+    "https://bob:{core}{n}@example.org/",
+    "https://example.org/?access_token={core}{n}",
+    "eyJhbGciOiJI.eyJzdWIiOiJj.{core}{n}",
+    "-----BEGIN PRIVATE KEY-----{core}{n}-----END PRIVATE KEY-----",
+)
+# What names a thing that must be there, or is a moment or a proof: it can't be a text that one chooses.
+NAMED = re.compile(
+    r"(^|_)(id|ids|token|turn|cursor|at|local|zone|parent|scope|policy|step|session_id|stop_id|attachments"
+    r"|lines|account|secret|credential|seq|version|digest|events|reversible|provider|class|provider_id)$"
+)
+
+
+def canary() -> str:
+    n = next(_count)
+    return SHAPES[n % len(SHAPES)].format(core=CORE, n=n)
+
+
+# --- Bodies from the schema ------------------------------------------------------------------------------
+
+
+@cache
+def schemas() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(schema_text())["components"]["schemas"]
+    return found
+
+
+def resolved(schema: Json) -> Json:
+    for several in ("allOf", "anyOf", "oneOf"):
+        if several in schema and "properties" not in schema:
+            known = [one for one in map(resolved, schema[several]) if one.get("type") != "null"]
+            return max(known, key=lambda one: one.get("type") in ("string", "object", "array"))
+    return schemas()[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def planted(schema: Json, base: Any, path: str, refused: set[str], put: set[str]) -> Any:
+    """A value for a schema with a canary in each text; `base` where one was refused or can't be chosen."""
+    schema, name = resolved(schema), path.rpartition(".")[2]
+    if (
+        path in SKIPPED
+        or is_refused(path, refused)
+        or NAMED.search(name)
+        or {"enum", "const", "format", "pattern"} & set(schema)
+    ):
+        return base
+    kind = schema.get("type")
+    if kind == "string":
+        put.add(path)
+        return canary()
+    if kind == "object" and "properties" in schema:
+        return planted_object(schema, base or {}, path, refused, put)
+    if kind == "object" or not kind:  # any JSON
+        put.add(path)
+        texts = isinstance(schema.get("additionalProperties"), dict)
+        return {"note": canary()} if texts else {"note": [canary()], "client_secret": f"{CORE}-by-name"}
+    items = resolved(schema.get("items", {}))
+    if kind == "array" and items.get("type") == "string" and "enum" not in items:
+        return [planted(schema["items"], "", path + ".0", refused, put)]
+    return base
+
+
+def is_refused(path: str, refused: set[str]) -> bool:
+    return any(one == path or one.startswith(f"{path}.") for one in refused)
+
+
+def planted_object(schema: Json, base: Json, path: str, refused: set[str], put: set[str]) -> Json:
+    made = {}
+    for name, inner in schema["properties"].items():
+        value = planted(inner, base.get(name), f"{path}.{name}", refused, put)
+        if value not in (None, {}):
+            made[name] = value
+    return made
+
+
+# --- Where things show ------------------------------------------------------------------------------------
+
+
+def texts_of_the_database() -> Iterator[tuple[str, str]]:
+    """Every value of every column that is no row of bytes, as the database holds it."""
+    for model in apps.get_models(include_auto_created=True):
+        columns = [f.column for f in model._meta.concrete_fields if not isinstance(f, models.BinaryField)]
+        named = ", ".join(connection.ops.quote_name(column) for column in map(str, columns))
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {named} FROM {connection.ops.quote_name(str(model._meta.db_table))}")
+            for row in cursor.fetchall():
+                for column, value in zip(columns, row, strict=True):
+                    yield f"{model._meta.db_table}.{column}", str(value)
+
+
+def addresses(ids: dict[str, str]) -> Iterator[str]:
+    """Every page, export and reading call whose parts are known."""
+    for pattern in urlpatterns:
+        path = "/" + re.sub(r"<\w+:(\w+)>", lambda part: ids.get(part[1], "?"), str(pattern.pattern))
+        if "?" not in path and "sign-out" not in path:
+            yield path
+    for method, path, _ in operations():
+        known = re.sub(r"{(\w+)}", lambda part: ids.get(part[1], "?"), path)
+        if method == "get" and "?" not in known:
+            yield known
+    yield from ("/api/v1/openapi.json", "/metrics", f"/runs/{ids['run_id']}/?tab=evidence")
+
+
+def shown(client: Client, ids: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for path in addresses(ids):
+        for headers in ({}, {"HX-Request": "true"}) if path.endswith(ids["run_id"] + "/") else ({},):
+            answer = client.get(path, headers=headers)
+            whole = b"".join(answer.streaming_content) if answer.streaming else answer.content  # type: ignore[attr-defined]
+            assert answer.status_code != 500, path
+            yield path, whole.decode(errors="replace")
+
+
+def leaks(found: Iterator[tuple[str, str]]) -> set[str]:
+    return {place for place, text in found if CORE in text}
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    handlers = []
+    for kind in ("json", "text"):
+        handler = logging.StreamHandler(written)
+        handler.setFormatter(logs.formatter(kind))
+        logging.getLogger().addHandler(handler)
+        handlers.append(handler)
+    yield written
+    for handler in handlers:
+        logging.getLogger().removeHandler(handler)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+# --- The scene ---------------------------------------------------------------------------------------------
+
+BASES: dict[str, Json] = {
+    **BODIES,
+    "add_run": {"key": "a-run"},
+    "put_kind": kind_body(),
+    "put_endpoint": {"url": "https://example.org/", "events": ["stop.closed"]},
+    "add_policy": {"name": "of-canaries", "match": {"labels": {"team": "canaries"}}},
+    "add_effect": {
+        **BODIES["add_effect"],
+        "key": "charge:planted",
+        "step": {"key": "charge:planted"},
+        "plan": {"kind": "bank.refund"},
+    },
+    "add_scheduled_stop": {"scope": "workspace"},
+    "report_permit": {"outcome": "applied"},
+    "answer_look_up": {"answer": "present"},
+    "turn_endpoint": {"on": True},
+    "put_rules": {"version": 0},
+    "stop_any": {"run_key": "not-registered"},
+}
+# One or the other is given, or a fixed word is meant: planted by themselves, below.
+SKIPPED = {
+    *("add_effect.plan.none_because", "report_permit.partial_output", "answer_look_up.items"),
+    *(
+        "put_kind.lookup",
+        "put_kind.send",
+        "put_kind.tells_apart",
+        "put_account.reads",
+        "put_endpoint.url",
+        "add_policy.match",
+    ),
+    *(
+        "put_rules.cleanup_classes",
+        "put_rules.secret_fields",
+        "heartbeat.claim_tokens",
+        "heartbeat.confirmed",
+    ),
+}
+MUST_BE_TRIED = {"add_run", "add_step", "add_effect", "report_permit", "add_delivery", "stop_run", "fail_run"}
+
+
+def ends_something(operation: tuple[str, str, Json]) -> bool:
+    return re.search("stop|complete|fail|shut|release|deadline", operation[2]["operationId"]) is not None
+
+
+def bodies_of(told: Json) -> Json | None:
+    body = told.get("requestBody")
+    return resolved(body["content"]["application/json"]["schema"]) if body else None
+
+
+def plant_everywhere(agent: Wire, ids: dict[str, str]) -> tuple[set[str], set[str]]:
+    """Send each writing call with canaries: (fields that were sent one, those that refused one)."""
+    sent: set[str] = set()
+    refusing: set[str] = set()
+    for method, path, told in sorted(operations(), key=ends_something):
+        schema, name = bodies_of(told), told["operationId"]
+        if method == "get" or schema is None or "properties" not in schema:
+            continue
+        address = re.sub(r"{(\w+)}", lambda part: ids.get(part[1], "bank.charge"), path)
+        base = {**BASES.get(name, {}), **ids_in(name, ids)}
+        refused: set[str] = set()
+        for _ in range(6):
+            put: set[str] = set()
+            body = planted_object(schema, base, name, refused, put)
+            said = agent.call(method.upper(), address.removeprefix("/api/v1"), body, key=f"c-{next(_count)}")
+            assert said.status < 500 or said.status == 503, (name, said.text)
+            named = refused_fields(name, said.data) if said.status in (400, 422) else set()
+            if not named - refused:
+                break
+            refused |= named
+        sent |= put
+        refusing |= refused
+    return sent, refusing
+
+
+def ids_in(name: str, ids: dict[str, str]) -> Json:
+    soon = {"at": in_seconds(7200).isoformat()}
+    more = {"report_permit": {"claim_token": ids["claim_token"]}, "add_scheduled_stop": soon}
+    return more.get(name, {})
+
+
+def refused_fields(name: str, problem: Any) -> set[str]:
+    errors = (problem or {}).get("errors") or []
+    return {
+        ".".join([name, *re.findall(r"[\w-]+", str(one.get("field", one.get("where", ""))))])
+        for one in errors
+    }
+
+
+@pytest.mark.only("sqlite")
+def test_no_secret_that_is_sent_anywhere_is_stored_or_shown(
+    world: World, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = one_of_everything(world)
+    agent, page = agent_of(world.workspace, *ALL, "resume:write", "gate:write"), browser(world.alice)
+    in_answers(world)
+    sent, refusing = plant_everywhere(agent, ids)
+    assert len(sent) > 60, sorted(sent)
+    assert {name.partition(".")[0] for name in sent} >= MUST_BE_TRIED, sorted(sent)
+    assert {"add_run.key", "add_step.key", "add_effect.key", "heartbeat.worker"} <= refusing
+    assert (
+        agent.put("/kinds/bank.x", kind_body(lookup={"url": f"https://x.example/{{key}}?sig={CORE}"})).status
+        == 422
+    )
+    in_errors_headers_and_addresses(agent, page, monkeypatch)
+    assert leaks(texts_of_the_database()) == set()
+    assert leaks(shown(page, ids)) == set()
+    assert leaks(shown(page_of(agent), ids)) == set()
+    assert CORE not in log.getvalue()
+    assert "[redacted " in log.getvalue()
+
+
+def page_of(agent: Wire) -> Client:
+    """The same addresses as an agent's token reads them."""
+    return Client(headers={"Authorization": f"Bearer {agent.token}"})
+
+
+def in_answers(world: World) -> None:
+    """What providers say: to a look-up, to our own call, in a webhook."""
+    opened = world.opened(Run.objects.get(key="close-books"), "charge:answered")
+    world.report(opened, "unknown", detail=f"it said {canary()}")
+    effect = Effect.objects.get(key="charge:answered")
+    answer = reconcile.Answer(
+        "can't tell", canary(), {"said": canary(), "password": CORE}, provider_ref=canary()
+    )
+    reconcile.apply_answer(effect.pk, answer)
+    assert Effect.objects.get(pk=effect.pk).why_unknown.startswith("it said ")
+
+
+def in_errors_headers_and_addresses(agent: Wire, page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"Cookie": f"sessionid={CORE}", "X-Api-Key": canary(), "User-Agent": canary()}
+    run = Run.objects.get(key="close-books")
+    agent.stop({"id": run.pk}, {"note": canary()}, **headers, Idempotency_Key=f"ghp_{CORE * 3}")
+    agent.post("/stops", {"run_key": f"ghp_{CORE * 3}", "note": canary()})
+    agent.post("/stops", {"scope": "session", "session": f"ghp_{CORE * 3}"})
+    agent.get(f"/runs?cursor={canary()}", **headers)
+    page.get(f"/nowhere?token={CORE}&x={canary()}", headers={"X-Request-Id": f"ghp_{CORE * 3}"})
+    page.post(f"/runs/{run.pk}/stop", {"note": canary(), "mode": "cancel"}, headers=headers)
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError(f"could not call {canary()} with password={CORE}\n{canary()}")
+
+    page.raise_request_exception = False  # for this one error
+    with monkeypatch.context() as patched:
+        patched.setattr("runs.access.find_run", broken)
+        agent.get(f"/runs/{run.pk}/report", **headers)
+        page.get(f"/runs/{run.pk}/")
+    page.raise_request_exception = True
+    logging.getLogger("celery.worker").error("Task failed: %s", canary(), exc_info=RuntimeError(canary()))
+
+
+@pytest.mark.only("sqlite")
+def test_what_got_past_would_be_found(world: World) -> None:
+    """The control: one name that nothing redacted is found in the table, on pages and in the API."""
+    ids = one_of_everything(world)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_run SET name = %s WHERE id = %s", [canary(), ids["run_id"]])
+    assert leaks(texts_of_the_database()) == {"runs_run.name"}
+    found = leaks(shown(browser(world.alice), ids))
+    assert {f"/runs/{ids['run_id']}/", "/runs/"} <= found
+    assert f"/api/v1/runs/{ids['run_id']}" in leaks(shown(page_of(agent_of(world.workspace)), ids))
+
+
+# --- Columns: each of text redacts, or is named here with the reason why it holds none --------------------
+
+OURS = "we write it: ids, digests, words of a fixed list"
+KEYED = "a key: refused where it looks like a secret"
+SENT = "has to be sent as it is, and is shown by its origin"
+SEALED = "sealed with a key outside the database"
+CHECKED = "refused where it holds a secret"
+WRITTEN = "made of what was redacted before"
+EXEMPT: dict[str, str] = {
+    "Account.credential": SEALED,
+    "Account.secrets": SEALED,
+    "Endpoint.secrets": SEALED,
+    "Delivery.target": SENT,
+    "Endpoint.url": SENT,
+    "Account.origin": CHECKED,
+    "Account.header": CHECKED,
+    "Kind.send": CHECKED,
+    "Kind.lookup": CHECKED,
+    "Kind.compensate": CHECKED,
+    "Delivery.content_type": CHECKED,
+    "Policy.match": KEYED,
+    "EvidencePayload.body": "written by runs.evidence.record alone, which redacts",
+    "Inbound.body": "redacted where it is read",
+    "Inbound.message_id": "redacted where it is taken",
+    "IdempotencyRecord.body": WRITTEN,
+    "Report.body": WRITTEN,
+    "User.email": "an address",
+}
+
+
+# Our own lists and words; keys and names, which are refused where they look like a secret; rows of others.
+OWN = {
+    *(
+        "Account.reads",
+        "Kind.check_every_s",
+        "Kind.retry_after_s",
+        "Resolution.attachments",
+        "Resolution.lines",
+    ),
+    *("Run.policy_epochs", "Token.scopes", "Endpoint.events", "Subscription.events"),
+    *("DrillRun.report", "DrillRun.runtime", "EvidencePayload.removed_under", "User.password"),
+}
+KEYS = {"key", "effect_key", "run_key", "step_key", "worker", "kind_name", "account"}
+NAMES = {"Workspace", "Policy", "Kind", "Account", "Endpoint", "Worker"}
+SIGNED = {"SealKey", "Statement"}
+
+
+def test_each_column_of_text_redacts_or_says_why_it_need_not() -> None:
+    seen = set()
+    for model in apps.get_models():
+        if model._meta.app_label not in ("runs", "effects", "dashboard") or model.__name__ in SIGNED:
+            continue
+        for field in model._meta.concrete_fields:
+            long = isinstance(field, models.TextField | models.JSONField) or (field.max_length or 0) > 100
+            if not long or isinstance(field, models.BinaryField):
+                continue
+            name = f"{model.__name__}.{field.name}"
+            seen.add(name)
+            named = field.name in KEYS or (field.name == "name" and model.__name__ in NAMES)
+            known = name in EXEMPT or name in OWN or named or field.name == "kind"
+            assert isinstance(field, Redacting) != known, name
+    assert set(EXEMPT) - seen <= {"Account.header", "Delivery.content_type"}
+
+
+def test_a_column_that_redacts_does_so_by_insert_by_update_and_by_many(world: World) -> None:
+    run = world.run(name=f"password={CORE}1")
+    assert CORE not in run.name
+    Run.objects.filter(pk=run.pk).update(name=f"x password={CORE}2 " + "y" * 290)
+    found = Run.objects.get(pk=run.pk).name
+    assert CORE not in found
+    assert len(found) == 300
+    assert redaction.is_redacted(found)

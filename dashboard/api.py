@@ -54,6 +54,7 @@ from .packs import api as packs_api
 
 log = logging.getLogger(__name__)
 ERRORS_TOLD = 20
+BINARY = {"type": "string", "format": "binary"}
 
 
 class Strict(Parser):
@@ -127,6 +128,24 @@ def read_report(
 
     access.find_run(actor_of(request), run_id)
     return send(reply(200, reports.read(run_id, version)))
+
+
+PDF = {"responses": {200: {"description": "OK", "content": {"application/pdf": {"schema": BINARY}}}}}
+
+
+@api.get("/runs/{id:run_id}/report.pdf", response={READ: ProblemOut}, openapi_extra=PDF)
+def read_report_pdf(
+    request: HttpRequest, run_id: str, version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+) -> HttpResponse:
+    """The report as PDF (PDF/UA-1); where none can be made, 503 and why. The JSON is always there."""
+    from dashboard.pages.report_pdf import pdf_file
+    from dashboard.reports.typesetting import NoPdf
+
+    run = access.find_run(actor_of(request), run_id)
+    try:
+        return pdf_file(run, version)
+    except NoPdf as error:
+        raise Problem("no-pdf", str(type(error).__doc__)) from error
 
 
 @api.get("/stops/{id:stop_id}/report", response={200: dict[str, Any], READ: ProblemOut})

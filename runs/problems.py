@@ -48,6 +48,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "lost-claim": (409, "This claim is not yours any more"),
     "malformed-body": (400, "The body can't be read"),
     "method-not-allowed": (405, "This address does not take that method"),
+    "no-pdf": (503, "No PDF was made"),
     "no-plan": (422, "A plan is missing"),
     "no-scope-named": (422, "Your stop was NOT recorded: it does not say of what"),
     "no-run-named": (422, "Your stop was NOT recorded: it names no run"),

@@ -9,7 +9,8 @@ Read model of page and JSON. What a caller needs:
 - `build(run_id, most=None) -> Report`: the draft of now, also when versions were issued.
 - `since(run_id, report.upto_seq) -> list[str]`: what came after a version ("New since it was issued").
 - `newest(run_id)`: the number of the newest issued version.
-- `issue(run_id)`: the verb; `signing.sign_off(…)`: a person's word that they read a version; `due()`: who waits for it. Called by `dashboard.tasks`.
+- `issue(run_id)`: the verb; `due()`: who waits for it. Called by `dashboard.tasks`.
+- `signing.sign_off(…)`: a person's word that they read a version. `pdf.pdf(report)`: the document as PDF.
 
 None of these asks who is reading: find the run with `access.find_run` first. `NotFound` is raised for
 an absent run or version.
@@ -26,8 +27,8 @@ serve the banner and the list beside it; `changes` is what it says that the vers
 `signatures` who has read this one.
 
 The digest is the SHA-256 of the canonical JSON (`runs.evidence.canonical`) of `document(report)`: all
-fields but id, digest, names, versions and sign-offs. Names are left out because they live in a person's row, where
-they can be erased; the frozen document holds ids.
+fields but id, digest, names, versions, sign-offs and statement. Names are left out because they live in a
+person's row, where they can be erased; the frozen document holds ids.
 """
 
 from .building import build

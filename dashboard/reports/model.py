@@ -10,7 +10,7 @@ from dashboard import repair_words, words
 from dashboard.event_words import event
 from dashboard.words import Term
 
-from .signed import SignRow, has_read, open_items
+from .signed import SignRow, StatementFacts, has_read, open_items
 
 SCHEMA = "allstop.report/1"
 
@@ -421,6 +421,7 @@ class Report:
     names: dict[str, str] = field(default_factory=dict, metadata={"beside": True})
     versions: list[VersionRow] = field(default_factory=list, metadata={"beside": True})
     signed: list[SignRow] = field(default_factory=list, metadata={"beside": True})
+    statement: StatementFacts | None = field(default=None, metadata={"beside": True})
 
     @property
     def term(self) -> Term:

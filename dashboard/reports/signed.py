@@ -39,6 +39,22 @@ class SignRow:
     says: str
 
 
+@dataclass(frozen=True)
+class StatementFacts:
+    """The statement of a version: whose key signed it, or why none did. Kept by others, it dates the head."""
+
+    id: str
+    key: str
+    signature: str
+    unsigned: str
+
+    @property
+    def says(self) -> str:
+        if self.unsigned:
+            return f"Its statement is {self.unsigned}."
+        return f"Its statement {self.id} is signed (Ed25519) with the key {self.key}."
+
+
 def has_read(open_items: int) -> str:
     """What a person signs: "I have read this; 1 item is open."."""
     left = words.count(open_items, "item is", "items are") if open_items else "nothing is"

@@ -58,6 +58,7 @@ def sign_off(*, actor: Actor, run_id: str, version: int, digest: str, note: str 
 
 
 def _insert(run: Run, report: ReportRow, actor: Actor, note: str, left: int) -> SignOff:
+    assert actor.user is not None
     newest = ReportRow.objects.filter(run=run).aggregate(newest=Max("version"))["newest"]
     told = {"version": report.version, "digest": report.digest, "newest": newest, "open": left}
     told |= {"note": note[:NOTE_MAX]} if note else {}

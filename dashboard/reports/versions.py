@@ -24,7 +24,7 @@ from .frozen import document, plain, revive
 from .model import Report, SealFacts, VersionRow
 from .queries import name_actors
 from .rows import DOUBTFUL
-from .signed import signed_rows
+from .signed import StatementFacts, signed_rows
 
 RESTING = (
     RunStatus.CANCELLED,
@@ -151,7 +151,14 @@ def load(run_id: str, version: int | None = None, most: int | None = None) -> Re
     if most is not None:
         _shorten(frozen, most)
     report = revive(Report, frozen)
-    return replace(report, id=row.pk, digest=row.digest, versions=versions, names=named, signed=signed)
+    beside: dict[str, Any] = {"id": row.pk, "digest": row.digest, "versions": versions, "names": named}
+    return replace(report, **beside, signed=signed, statement=_statement(row))
+
+
+def _statement(row: ReportRow) -> StatementFacts | None:
+    """None for a version that was issued before there were any."""
+    made = getattr(row, "statement", None)
+    return StatementFacts(made.pk, made.key, made.signature, made.unsigned) if made else None
 
 
 def read(run_id: str, version: int | None = None) -> dict[str, Any]:
@@ -168,6 +175,7 @@ def read(run_id: str, version: int | None = None) -> dict[str, Any]:
         "names": name_actors(_actors(told) | {one.actor for one in signed}),
         "versions": [plain(one) for one in versions],
         "signed": [plain(one) for one in signed],
+        "statement": plain(_statement(row)) if row else None,
         "missing": missing_for(Run.objects.values_list("admitted_at", flat=True).get(pk=run_id)),
     }
     return {**told, "issue": beside}
@@ -183,7 +191,7 @@ def _find(run_id: str, version: int | None) -> tuple[ReportRow | None, list[Vers
     number = versions[0].version if version is None else version
     if number not in {one.version for one in versions}:
         raise NotFound("report")
-    return issued.get(version=number), versions
+    return issued.select_related("statement").get(version=number), versions
 
 
 def newest(run_id: str) -> int | None:

@@ -12,13 +12,14 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.contrib.staticfiles import finders
+from django.db.models import Max
 from django.template.loader import render_to_string
 
 from dashboard.pages.report import ReportPage
 from dashboard.statements import Signed, sign, told
 from dashboard.statements.making import named
 from dashboard.statements.rotation import public_keys
-from dashboard.statements.signing import text_of
+from dashboard.statements.signing import introduce, text_of
 from effects.models import Attachment, Report
 from runs.evidence import COLUMNS, chain, last_line, seal_stream
 from runs.models import Evidence, EvidencePayload, Run, Seal
@@ -68,6 +69,9 @@ def write(run: Run, out: IO[bytes]) -> None:
     Its stream is sealed before; the statement comes last and names each file's digest and the head.
     """
     seal_stream(run.pk)
+    # Before the last line: whatever names a line beyond it then is what is left of an end that was cut off.
+    sealed = Seal.objects.filter(stream=run.pk).aggregate(top=Max("upto_seq"))["top"] or 0
+    issued = list(Report.objects.filter(run=run).order_by("version").values_list("version", flat=True))
     at, upto = database_time(), last_line(run.pk)
     lines = _Lines(run.pk, upto)
     pack = Zip(out, at)
@@ -75,9 +79,10 @@ def write(run: Run, out: IO[bytes]) -> None:
         for name in ("README.txt", "verify.py"):
             pack.add(name, [(HERE / name).read_bytes()])
         pack.add("lines.jsonl", map(_line_of_json, lines))
-        pack.add("seals.jsonl", map(_line_of_json, _seals(run.pk, upto)))
-        reports = list(_add_reports(pack, run, upto))
+        pack.add("seals.jsonl", map(_line_of_json, _seals(run.pk, sealed)))
+        reports = list(_add_reports(pack, run, issued))
         _add_attachments(pack, run, at)
+        introduce()
         pack.add_json("keys.json", public_keys())
         about = {"format": FORMAT, "run": run.pk, "name": run.name, "key": run.key, "status": run.status}
         about |= {"workspace": {"id": run.workspace_id, "name": run.workspace.name}}
@@ -134,14 +139,12 @@ def _seals(stream: str, upto: int) -> Iterator[dict[str, Any]]:
         yield {"upto_seq": seal.upto_seq, "head": seal.head, "at": seal.at.isoformat()}
 
 
-def _add_reports(pack: Zip, run: Run, upto: int) -> Iterator[dict[str, Any]]:
+def _add_reports(pack: Zip, run: Run, numbers: list[int]) -> Iterator[dict[str, Any]]:
     """Each issued version: its JSON as issued, to the byte; a page to read; its statement."""
-    issued = Report.objects.filter(run=run, upto_seq__lt=upto).order_by("version")
-    numbers = list(issued.values_list("version", flat=True))
     if numbers:
         pack.add("reports/style.css", [_style()])
     for number in numbers:
-        report = issued.select_related("statement").get(version=number)
+        report = Report.objects.select_related("statement").get(run=run, version=number)
         names = {"json": f"reports/v{number}.json", "html": f"reports/v{number}.html"}
         names["statement"] = f"statements/report-v{number}.json"
         pack.add(names["json"], [report.body.encode()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,12 @@ def signer() -> Signer:
     found = Signer(keyring.read(keyring.SEAL))
     SealKey.objects.bulk_create([SealKey(id=found.id, public=found.public)], ignore_conflicts=True)
     return found
+
+
+def introduce() -> None:
+    """Have the public key in use be known, before anybody asks for the list of them."""
+    with suppress(keyring.KeyUnreadable):
+        signer()
 
 
 def installation() -> str:

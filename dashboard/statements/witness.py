@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -17,6 +18,7 @@ from runs.models import Run
 from .models import SealKey, Statement, StatementKind
 from .signing import Signed, key_id, told
 
+AT_FIRST = timedelta(seconds=5)  # a key is known from the first version on that it signs; that is older
 Named = tuple[str, int, str]  # stream, last line, head
 
 
@@ -56,7 +58,7 @@ class Witness:
         yield from self._false.get(stream, [])
         first = SealKey.objects.order_by("since").first()
         if first is not None:
-            reports = Report.objects.filter(run=stream, issued_at__gt=first.since, statement=None)
+            reports = Report.objects.filter(run=stream, issued_at__gt=first.since - AT_FIRST, statement=None)
             for version in reports.values_list("version", flat=True):
                 yield f"The statement of version {version} of the report is gone."
 

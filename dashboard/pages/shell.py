@@ -112,6 +112,7 @@ def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int) 
     entries = [("home", "Overview", 0), ("runs", "Runs", 0), ("stops", "Stops", _standing(workspace))]
     entries += [("unknowns", "Unknowns", unknown)]
     entries += [("reviews", "Reviews", waiting)]
+    entries += [("reports", "Reports", 0)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
     entries += [("measures", "Measures", 0), ("notices", "Notices", 0), ("drills", "Drills", 0)]
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]

@@ -44,6 +44,8 @@ PAGES = {
     "stop a workspace": "/stop/scope?scope=workspace&id={finance}",
     "evidence": "/runs/{stopped}/evidence",
     "report": "/runs/{stopped}/report",
+    "reports": "/reports/",
+    "no reports": "/reports/?outcome=failed&until=2001-01-01",
     "reviews": "/reviews",
     "a review": "/reviews/{review}",
     "a compensation": "/reviews/{repair_hostile}",

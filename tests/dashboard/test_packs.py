@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -356,9 +358,15 @@ def unsigned(envelope: bytes) -> bytes:
     return json.dumps({**json.loads(envelope), "signature": "", "unsigned": "not signed: so it is"}).encode()
 
 
+made: list[Files] = []
+
+
 @pytest.fixture
-def files(run: Run) -> Files:
-    return a_pack(run)
+def files(request: pytest.FixtureRequest) -> Files:
+    """One pack for all: nothing but its bytes is looked at, and each test changes a copy."""
+    if not made:
+        made.append(a_pack(request.getfixturevalue("run")))
+    return dict(made[0])
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -399,8 +407,8 @@ def test_two_statements_with_two_heads_for_one_line_are_a_fork(files: Files, pla
     mine = kept(files)
     told_ = json.loads(mine.text)
     told_["streams"][0]["head"] = "0" * 64
-    signer = Signer(keyring.read(keyring.SEAL))
-    text = packs.canonical(told_)
+    signer = Signer(b"s" * 32)
+    text = packs.canonical({**told_, "key": signer.id})
     other = {"statement": text, "signature": signer.sign(text), "public": signer.public}
     verdict = packs.check_statements([mine, packs.Statement("other.json", other)], set())
     (name, upto, _) = mine.heads[0]
@@ -534,3 +542,26 @@ def test_a_statement_that_was_changed_in_the_database_is_named(run: Run) -> None
         row.pk,
     )
     assert {one.what for one in verify(run.pk).breaks} == {"statement"}
+
+
+@pytest.mark.long
+def test_ten_thousand_lines_are_written_and_checked_within_bounded_memory(world: World, place: Path) -> None:
+    run = world.run()
+    many(run, 10_000)
+    seal_stream(run.pk)
+    tracemalloc.start()
+    try:
+        with (place / "pack.zip").open("wb") as out:
+            write(run, out)
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        began = time.perf_counter()
+        verdict = packs.check_pack(str(place / "pack.zip"), set(), [])
+        took, read = time.perf_counter() - began, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    said = f"peaks of {written >> 10} and {read >> 10} KiB, checked in {took:.1f} s while traced"
+    assert verdict.intact
+    assert verdict.notes[0].startswith("10001 lines")
+    assert max(written, read) < 24 << 20, said
+    assert min(written, read) > 256 << 10, said

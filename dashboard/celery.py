@@ -12,6 +12,7 @@ from django.conf import settings
 PERIODIC = {
     "sweep": {"task": "effects.tasks.sweep", "schedule": 1.0},
     "reconcile": {"task": "effects.tasks.reconcile_due", "schedule": 2.0},
+    "audit": {"task": "runs.tasks.audit", "schedule": 3.0},
     "seal": {"task": "runs.tasks.seal", "schedule": 5.0},
     "report": {"task": "dashboard.tasks.issue_due", "schedule": 3.0},
     "statements": {"task": "dashboard.tasks.state_day", "schedule": 60.0},

@@ -22,7 +22,15 @@ class NotFound(LookupError):
 
 
 class NotAllowed(PermissionError):
-    """You may see this, but not do that to it."""
+    """You may see this, but not do that to it. `workspace_id`: where, as far as it is known."""
+
+    workspace_id = ""
+
+
+def _denied(action: str, workspace_id: str) -> NotAllowed:
+    denied = NotAllowed(action)
+    denied.workspace_id = workspace_id
+    return denied
 
 
 ROLE_MAY: dict[str, frozenset[str]] = {
@@ -132,13 +140,13 @@ def demand_granted(actor: Actor, action: str, run: Run, seen: Mapping[str, Any])
     if actor.token is None:
         demand(actor, action, run)
     elif not _may(actor, action, run, _of_scopes(seen["granted"] or [])):
-        raise NotAllowed(action)
+        raise _denied(action, run.workspace_id)
 
 
 def demand(actor: Actor, action: str, run: Run) -> None:
     """As `may`, raising NotAllowed instead of answering False."""
     if not may(actor, action, run):
-        raise NotAllowed(action)
+        raise _denied(action, run.workspace_id)
 
 
 def demand_workspace(actor: Actor, action: str, workspace_id: str) -> None:
@@ -151,7 +159,7 @@ def demand_workspace(actor: Actor, action: str, workspace_id: str) -> None:
         raise NotFound("workspace")
     bound = actor.token is not None and actor.token.run_id is not None
     if action not in allowed or (bound and action != "read"):
-        raise NotAllowed(action)
+        raise _denied(action, workspace_id)
 
 
 def find_run(actor: Actor, run_id: str, action: str = "read") -> Run:
@@ -228,6 +236,12 @@ def note_use(token: Token) -> None:
     Token.objects.filter(pk=token.pk).filter(
         Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - timedelta(minutes=1))
     ).update(last_used_at=Now())
+
+
+def note_first_use(token: Token) -> bool:
+    """Keep that a token was used for the first time; False when it was used before."""
+    unused = Token.objects.filter(pk=token.pk, last_used_at__isnull=True)
+    return bool(unused.update(last_used_at=Now()))
 
 
 def _digest(secret: str) -> str:

@@ -17,7 +17,7 @@ from django.db.models import F, Max, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
 from . import redaction, wake
-from .models import Evidence, EvidencePayload, Run, Seal, Workspace
+from .models import Evidence, EvidencePayload, Installation, Run, Seal, Workspace
 from .rows import Each, insert
 from .store import Now, database_time, verb
 
@@ -52,7 +52,8 @@ AT_ONCE = 500  # lines a statement: PostgreSQL ends a transaction that is silent
 
 
 # What rooms above write beside lines of some kinds, in the same transaction; registered when they load.
-Written = tuple["Run | Workspace", int, Line]  # a line, its seq, and the row in whose stream it stands
+Holder = Run | Workspace | Installation
+Written = tuple[Holder, int, Line]  # a line, its seq, and the row in whose stream it stands
 Listener = Callable[[Sequence[Written]], None]
 _listeners: dict[str, list[Listener]] = {}
 
@@ -93,7 +94,7 @@ def digest(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
-def record(holder: Run | Workspace, *lines: Line, last_seq: int | None = None) -> int:
+def record(holder: Holder, *lines: Line, last_seq: int | None = None) -> int:
     """Append lines to the stream of a row whose lock the caller holds; returns the last seq.
 
     The seq is given under that lock, so lines commit in order and no reader skips one.
@@ -147,7 +148,7 @@ def _log_many(workspace_id: str, told: Mapping[str, int]) -> None:
         log.info(kind, extra={"workspace": workspace_id, "runs": runs})
 
 
-def _log(holder: Run | Workspace, lines: Sequence[Line]) -> None:
+def _log(holder: Holder, lines: Sequence[Line]) -> None:
     """One event for each line, after the commit: what is logged has happened."""
     place: dict[str, Any] = {"workspace": holder.pk}
     if isinstance(holder, Run):
@@ -184,14 +185,14 @@ def last_line(stream: str) -> int:
     return Evidence.objects.filter(stream=stream).aggregate(last=Max("seq"))["last"] or 0
 
 
-def topics_of(holder: Run | Workspace) -> list[str]:
+def topics_of(holder: Holder) -> list[str]:
     """The pages' topics that a change of this row concerns."""
     if isinstance(holder, Run):
         return [f"run:{holder.pk}", f"workspace:{holder.workspace_id}:runs"]
     return [f"workspace:{holder.pk}:runs"]
 
 
-def seal(holder: Run | Workspace, most: int | None = None) -> Seal | None:
+def seal(holder: Holder, most: int | None = None) -> Seal | None:
     """Chain the stream's lines since its last seal, at most so many; the caller holds the row's lock."""
     last = Seal.objects.filter(stream=holder.pk).order_by("-upto_seq").first()
     lines = Evidence.objects.filter(stream=holder.pk, seq__gt=last.upto_seq if last else 0).order_by("seq")
@@ -235,10 +236,16 @@ def seal_stream(stream: str) -> Seal | None:
     return newest
 
 
+def _model_of(stream: str) -> Any:
+    """Whose rows lock this stream: ids of runs and workspaces begin with what they are."""
+    if stream.startswith("run_"):
+        return Run
+    return Workspace if "_" in stream else Installation
+
+
 @verb
 def _seal_some(stream: str) -> Seal | None:
-    model: Any = Run if stream.startswith("run_") else Workspace
-    holder = model.objects.select_for_update(no_key=True).filter(pk=stream).first()
+    holder = _model_of(stream).objects.select_for_update(no_key=True).filter(pk=stream).first()
     return seal(holder, AT_A_TIME) if holder else None
 
 
@@ -272,11 +279,11 @@ class Round:
 
     def next(self) -> list[str]:
         """Of the next slice of streams, those with lines newer than their last seal."""
-        rows = [*self._rows(Run), *self._rows(Workspace)][: self.SLICE]
+        rows = [row for model in (Installation, Run, Workspace) for row in self._rows(model)][: self.SLICE]
         self.after = rows[-1][0] if len(rows) == self.SLICE else ""
         return [stream for stream, top, sealed in rows if (top or 0) > (sealed or 0)]
 
-    def _rows(self, model: type[Run] | type[Workspace]) -> Iterable[tuple[str, int | None, int | None]]:
+    def _rows(self, model: type[Holder]) -> Iterable[tuple[str, int | None, int | None]]:
         lines = Evidence.objects.filter(stream=OuterRef("pk")).order_by("-seq").values("seq")[:1]
         seals = Seal.objects.filter(stream=OuterRef("pk")).order_by("-upto_seq").values("upto_seq")[:1]
         holders: Any = model.objects.filter(pk__gt=self.after).order_by("pk")

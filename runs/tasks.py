@@ -16,7 +16,7 @@ from celery.worker import state
 from django.db import close_old_connections
 from structlog.contextvars import bound_contextvars
 
-from . import evidence, idempotency
+from . import audit, evidence, idempotency
 
 P = ParamSpec("P")
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ STREAMS_A_PASS = 5_000
 _round = evidence.Round()
 
 
-def each(work: Callable[[str], object], ids: Iterable[str]) -> None:
+def each(work: Callable[[Any], object], ids: Iterable[str | int]) -> None:
     """Do the work for each id. What goes wrong with one is logged and never stops the others.
 
     A worker that was told to stop leaves the rest to the next one's sweep.
@@ -95,3 +95,16 @@ def forget() -> None:
     """Delete kept answers that nobody will ask for again."""
     while not leaving() and idempotency.forget():
         pass
+
+
+@shared_task(name="runs.tasks.audit")
+@with_own_connection
+@alone
+def write_audit() -> None:
+    """Take what people and agents did to the workspaces' streams, some lines of each in a pass."""
+    if leaving():
+        return
+    audit.take_presses()
+    each(audit.place, audit.unplaced())
+    each(audit.write, audit.due())
+    audit.forget()

@@ -7,11 +7,11 @@ from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any, cast
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from . import access, redaction
+from . import access, audit, redaction
 from .access import Actor
 from .models import Token
 from .problems import Problem
@@ -89,7 +89,17 @@ def note_use(token: Token) -> None:
         return
     first_try = no_waiting() if connection.vendor == "sqlite" else nullcontext()
     with suppress(DatabaseError), first_try:
-        access.note_use(token)
+        if last is None:
+            _note_first_use(token)
+        else:
+            access.note_use(token)
+
+
+def _note_first_use(token: Token) -> None:
+    """The moment and its mark, or neither."""
+    with transaction.atomic():
+        if access.note_first_use(token):
+            audit.keep(audit.Mark("token.first_used", f"token:{token.pk}", token.workspace_id))
 
 
 class FailedTokens:

@@ -1,5 +1,6 @@
 """The tables of what may start. Begin with run.py: each decorated method is an arrow."""
 
+from .audit import AuditNote, Installation
 from .evidence import Evidence, EvidencePayload, Seal
 from .halt import Halt
 from .people import Membership, Role, Token, User
@@ -49,6 +50,7 @@ __all__ = [
     "SCHEDULABLE",
     "STANDING",
     "STOPPING",
+    "AuditNote",
     "Boundary",
     "Evidence",
     "EvidencePayload",
@@ -56,6 +58,7 @@ __all__ = [
     "Halt",
     "IdempotencyRecord",
     "InFlight",
+    "Installation",
     "Membership",
     "Mode",
     "OperationClass",

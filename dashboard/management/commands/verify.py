@@ -77,8 +77,9 @@ class Command(BaseCommand):
     def tell_keys(self) -> None:
         told = public_keys()
         self.stdout.write(f"Installation {told['installation'] or 'unknown: nothing was signed yet'}")
-        for key in told["keys"]:
-            by = f"handed over to by {key['follows']}" if key["follows"] else "without a hand-over"
+        for number, key in enumerate(told["keys"]):
+            first = "without a hand-over" if number else "the first one"
+            by = f"handed over to by {key['follows']}" if key["follows"] else first
             self.stdout.write(f"{key['id']}  {key['public']}  since {key['since']}, {by}")
         self.stdout.write(f"verify.py of this release: SHA-256 {digest(VERIFIER.read_bytes())}")
 

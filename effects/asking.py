@@ -43,7 +43,7 @@ def why_nobody(matter: str, row: Any) -> str:
         return "a_message"
     if row.run.status == RunStatus.ABANDONED:
         return "abandoned"
-    if matter == Matter.COMPENSATION:
+    if matter == Matter.COMPENSATION and row.kind is None:
         return "" if repair_moves.can_be_asked(row) else "no_look_up"
     if row.kind is None:
         return "no_kind"

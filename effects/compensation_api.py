@@ -185,6 +185,11 @@ def _find(actor: Actor, compensation_id: str) -> Compensation:
     return found  # type: ignore[no-any-return]
 
 
+def told_of(compensation_id: str) -> dict[str, Any]:
+    """One that the caller may see, as the API tells it."""
+    return _told([Compensation.objects.select_related("effect").get(pk=compensation_id)])[0]
+
+
 def _told(found: Sequence[Compensation]) -> list[dict[str, Any]]:
     """One query for their reviews, whatever their number."""
     ids = [one.pk for one in found]

@@ -19,6 +19,7 @@ from runs.schemas import ProblemOut
 from runs.tokens import actor_of, home_of
 
 from . import polled
+from .compensation_api import CompensationOut, told_of
 from .looked_up import LookedUpIn
 from .models import Effect
 from .polled import Turn
@@ -31,10 +32,14 @@ MOST = 50
 
 
 class LookUpOut(Out):
-    """A look-up that is due, and yours until `until`. `turn` goes back with the answer."""
+    """A look-up that is due, and yours until `until`. `turn` goes back with the answer.
+
+    `matter`: "effect", or "compensation": then `effect_id` is its own id, and `key` its own key.
+    """
 
     turn: str
     until: datetime
+    matter: str
     effect_id: str
     run_id: str
     key: str
@@ -61,9 +66,10 @@ class LookUpAnswerIn(LookedUpIn):
 
 
 def _out(turn: Turn) -> dict[str, Any]:
-    kind = turn.effect.kind
-    asked = own.question_of(turn.effect, kind) if kind else {}
-    told = {"turn": turn.id, "until": turn.until, **asked, "op_class": turn.effect.op_class}
+    kind = turn.row.kind
+    asked = own.question_of(turn.row, kind) if kind else {}
+    mine = {"turn": turn.id, "until": turn.until, "matter": turn.matter}
+    told = {**mine, **asked, "op_class": turn.row.op_class}
     return LookUpOut.model_validate(told).wire()
 
 
@@ -103,3 +109,20 @@ def answer_look_up(request: HttpRequest, effect_id: str, body: LookUpAnswerIn) -
         return reply(200, effect_out(Effect.objects.defer("body").get(pk=effect_id)))
 
     return once(request, answer, told)
+
+
+@router.post(
+    "/compensations/{id:compensation_id}/look-ups",
+    response={200: CompensationOut, WRITE: ProblemOut},
+    openapi_extra=KEYED,
+)
+def answer_compensation(request: HttpRequest, compensation_id: str, body: LookUpAnswerIn) -> HttpResponse:
+    """Say what you saw under a compensation's own key. It counts as of when your turn began."""
+    actor = _writer(request)
+
+    def answer() -> str:
+        return polled.answer_of_compensation(
+            actor=actor, compensation_id=compensation_id, turn=body.turn, said=body.told()
+        )
+
+    return once(request, answer, lambda state: reply(200, told_of(compensation_id)))

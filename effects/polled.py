@@ -1,6 +1,7 @@
 """Look-ups that an agent comes for: a list of what is due, each given to one of them for 30 seconds.
 
-Nobody asks in its place. Where nobody comes, the schedule ends as it says, and the effect stays unknown.
+Effects and compensations have their turns beside each other. Nobody asks in the agent's place. Where nobody
+comes, the schedule ends as it says, and what was asked about stays unknown.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q
 
 from runs.access import Actor, NotFound, demand
 from runs.models import RunStatus
 from runs.store import Now, database_time
 
-from . import reconcile
-from .models import Effect, Settlement
+from . import compensation, reconcile, repair
+from .models import Compensation, Effect, Matter, Settlement
 from .providers.own import POLL
 from .reconcile import Answer, Asked
 
@@ -31,36 +32,47 @@ class NoTurn(LookupError):
 class Turn:
     """One look-up that the caller has until `until`. `id` goes back with the answer."""
 
-    effect: Effect
+    row: Effect | Compensation
     id: str
     until: datetime
+
+    @property
+    def matter(self) -> str:
+        return str(Matter.COMPENSATION if isinstance(self.row, Compensation) else Matter.EFFECT)
+
+
+IN_DOUBT: dict[Any, Q] = {
+    Effect: Q(settlement=Settlement.UNKNOWN),
+    Compensation: Q(state__in=compensation.IN_DOUBT),  # one that its holder reported done is being verified
+}
 
 
 def take(actor: Actor, workspace_id: str, kind: str = "", limit: int = 10) -> list[Turn]:
     """What is due and now the caller's, the longest due first. A token of one run gets that run's alone."""
-    rows = _due(workspace_id)
+    mine = {"run__workspace_id": workspace_id}
     if actor.token is not None and actor.token.run_id is not None:
-        rows = rows.filter(run_id=actor.token.run_id)
+        mine["run_id"] = actor.token.run_id
     if kind:
-        rows = rows.filter(kind__name=kind)
-    ids = list(rows.order_by("next_check_at").values_list("pk", flat=True)[:limit])
-    return [turn for effect_id in ids if (turn := _claim(effect_id))]
+        mine["kind__name"] = kind
+    due = [one for model in IN_DOUBT for one in _due(model, mine, limit)]
+    due.sort(key=lambda one: (one[0], one[1]))
+    return [turn for _, pk, model in due[:limit] if (turn := _claim(model, pk))]
 
 
-def _due(workspace_id: str) -> QuerySet[Effect]:
-    mine = Effect.objects.filter(run__workspace_id=workspace_id, kind__lookup__poll=True)
-    due = mine.filter(settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
-    return due.exclude(run__status=RunStatus.ABANDONED)
+def _due(model: Any, mine: dict[str, str], limit: int) -> list[tuple[datetime, str, Any]]:
+    rows = model.objects.filter(IN_DOUBT[model], **mine, kind__lookup__poll=True, next_check_at__lte=Now())
+    rows = rows.exclude(run__status=RunStatus.ABANDONED).order_by("next_check_at")
+    return [(at, pk, model) for at, pk in rows.values_list("next_check_at", "pk")[:limit]]
 
 
-def _claim(effect_id: str) -> Turn | None:
+def _claim(model: Any, subject_id: str) -> Turn | None:
     """Move its time on, so that no other has it meanwhile."""
-    rows = Effect.objects.filter(pk=effect_id, settlement=Settlement.UNKNOWN, next_check_at__lte=Now())
+    rows = model.objects.filter(IN_DOUBT[model], pk=subject_id, next_check_at__lte=Now())
     until = database_time() + timedelta(seconds=TURN_S)
     if not rows.update(next_check_at=until, turn_until=until):
         return None
-    effect: Effect = Effect.objects.select_related("kind").defer("body").get(pk=effect_id)
-    return Turn(effect, f"{effect.attempt}.{until.isoformat()}", until)
+    row = model.objects.select_related("kind").defer("body").get(pk=subject_id)
+    return Turn(row, f"{row.attempt}.{until.isoformat()}", until)
 
 
 def answer(*, actor: Actor, effect_id: str, turn: str, said: Answer) -> str:
@@ -68,17 +80,26 @@ def answer(*, actor: Actor, effect_id: str, turn: str, said: Answer) -> str:
 
     Raises NotFound, NotAllowed, NoTurn.
     """
-    effect: Any = Effect.objects.select_related("run", "kind").defer("body").filter(pk=effect_id).first()
-    if effect is None:
-        raise NotFound("effect")
-    demand(actor, "write", effect.run)
+    return _answer(Effect, reconcile.apply_answer, actor, effect_id, turn, said)
+
+
+def answer_of_compensation(*, actor: Actor, compensation_id: str, turn: str, said: Answer) -> str:
+    """The same of a compensation: what is there under its own key. Returns its state afterwards."""
+    return _answer(Compensation, repair.apply_answer, actor, compensation_id, turn, said)
+
+
+def _answer(model: Any, apply: Any, actor: Actor, subject_id: str, turn: str, said: Answer) -> str:
+    row = model.objects.select_related("run", "kind").defer("body").filter(pk=subject_id).first()
+    if row is None:
+        raise NotFound(model._meta.model_name)
+    demand(actor, "write", row.run)
     attempt, until = _read(turn)
-    rows = Effect.objects.filter(pk=effect_id, turn_until=until, attempt=attempt)
-    polled = effect.kind is not None and effect.kind.lookup.get(POLL)
+    rows = model.objects.filter(pk=subject_id, turn_until=until, attempt=attempt)
+    polled = row.kind is not None and row.kind.lookup.get(POLL)
     if not polled or not rows.filter(turn_until__gt=Now()).update(turn_until=None):
-        raise NoTurn(effect_id)
+        raise NoTurn(subject_id)
     asked = Asked(until - timedelta(seconds=TURN_S), attempt)
-    return reconcile.apply_answer(effect_id, replace(said, answered_by=actor.id), actor, asked=asked)
+    return str(apply(subject_id, replace(said, answered_by=actor.id), actor, asked=asked))
 
 
 def _read(turn: str) -> tuple[int, datetime]:

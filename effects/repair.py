@@ -257,8 +257,12 @@ def wait_longer(compensation_id: str) -> None:
 
 
 def due(limit: int = 100) -> list[str]:
-    """Ids of those whose next look-up is due: of each kind in turn, the longest due first."""
+    """Ids of those whose next look-up is due: of each kind in turn, the longest due first. Those whose agent
+    comes for its look-ups (polled.py) are due here when their schedule is over.
+    """
     rows = Compensation.objects.filter(state__in=IN_DOUBT, next_check_at__lte=Now())
+    by_us = Q(kind__isnull=True) | Q(kind__lookup__poll__isnull=True)
+    rows = rows.filter(by_us | Q(check_until__lte=Now()))
     rows = rows.exclude(run__status=RunStatus.ABANDONED)  # there, only evidence that comes by itself
     turn = Window(RowNumber(), partition_by=F("kind_id"), order_by=F("next_check_at").asc())
     in_turn = rows.annotate(turn=turn).order_by("turn", "next_check_at")

@@ -187,11 +187,10 @@ def _schedule(run: Run, compensation: Compensation) -> tuple[Any, Any]:
 
 
 def can_be_asked(compensation: Compensation) -> bool:
-    """Whether there is a look-up that can verify it. Agents that come for look-ups come for effects alone."""
+    """Whether there is a look-up that can verify it: ours, or that of an agent which comes for it."""
     if compensation.kind_name == RESTORE_FILES:
         return True
-    lookup = compensation.kind.lookup if compensation.kind is not None else {}
-    return bool(lookup) and not lookup.get("poll")
+    return compensation.kind is not None and bool(compensation.kind.lookup)
 
 
 # it is known --------------------------------------------------------------------------------------

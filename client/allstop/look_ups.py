@@ -27,6 +27,7 @@ AT_ONCE = 10
 class LookUp:
     """One effect of which it is not known whether it happened. `key`: the one that was sent to the provider.
 
+    matter: "effect", or "compensation", which has a key of its own; `effect_id` is the id of either.
     dispatched_at: RFC 3339, by Allstop's clock. turn: what makes the answer yours, for 30 seconds.
     """
 
@@ -41,6 +42,7 @@ class LookUp:
     provider_ref: str = ""
     attempt: int = 1
     dispatched_at: str | None = None
+    matter: str = "effect"
 
     @classmethod
     def of(cls, told: Json) -> LookUp:
@@ -110,7 +112,8 @@ def taking(kind: str, limit: int = AT_ONCE) -> Talk[list[LookUp]]:
 
 def telling(one: LookUp, seen: Seen) -> Talk[bool]:
     """Say what was seen. False: it took too long, or another answered; it will be due again if need be."""
-    ask = Ask("POST", f"effects/{one.effect_id}/look-ups", {"turn": one.turn, **seen.body}, new_key())
+    path = f"{one.matter}s/{one.effect_id}/look-ups"
+    ask = Ask("POST", path, {"turn": one.turn, **seen.body}, new_key())
     try:
         yield from asked(ask)
     except Rejected as error:

@@ -270,18 +270,17 @@ def _where(kind: Kind | None, name: str) -> list[tuple[str, str]]:
     return where_to(kind)
 
 
-BY_AGENT = "its look-ups are answered by an agent, which is asked about effects and not about compensations."
-
-
 def verified_by(kind: Kind | None, name: str) -> str:
     """How it becomes known that it is there, and from when on nothing found means something."""
     if name == RESTORE_FILES:
         return "The files themselves: path, size and digest of each."
     if kind is None or not kind.lookup:
         return "Nothing: its kind has no look-up. It stays “done, result unknown” until people know."
-    if kind.lookup.get("poll"):
-        return f"Nothing: {BY_AGENT} It stays “done, result unknown” until people know."
     window = words.span(kind.settle_window_s)
+    if kind.lookup.get("poll"):
+        return (
+            f"Its agent, which comes for look-ups: by its own key. Not found before {window} is “can’t tell”."
+        )
     where = hide(str(kind.lookup.get("url", "")))
     at = f" at {where}" if where else ""
     return f"A look-up by its own key{at}. Not found before {window} is “can’t tell”."

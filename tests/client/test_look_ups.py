@@ -126,6 +126,14 @@ def test_once_says_that_the_server_is_away_and_a_loop_waits_for_it(stub: Stub, c
     assert len({call.key for call in told}) == 2
 
 
+def test_what_is_seen_of_a_compensation_is_told_to_it(stub: Stub, client: Client) -> None:
+    one = {"turn": "1.x", "effect_id": "cmp_1", "run_id": "run_1", "key": "k", "kind": "a"}
+    stub.say("/look-ups$", 200, json.dumps({"items": [{**one, "matter": "compensation"}]}), "GET")
+    stub.say("/compensations/cmp_1/look-ups", 200, json.dumps({"id": "cmp_1"}))
+    assert client.answer_look_ups({"a": lambda one: Seen.present()}) == 1
+    assert len(stub.seen("/compensations/cmp_1/look-ups")) == 1
+
+
 def test_a_loop_for_no_kind_is_a_mistake(client: Client) -> None:
     with pytest.raises(TypeError):
         client.answer_look_ups({})

@@ -52,6 +52,7 @@ BODIES: dict[str, Json] = {
     "skip_compensation": {"reason": "mine now"},
     "check_unknown": {},
     "answer_look_up": {"turn": "1.x", "answer": "present"},
+    "answer_compensation": {"turn": "1.x", "answer": "present"},
     "resolve_unknown": {"verdict": "happened", "evidence": "mine now"},
 }
 ABSENT = {
@@ -155,7 +156,7 @@ def headers_of(said: Said) -> Json:
 
 
 def test_every_address_with_an_id_is_among_those_that_are_tried() -> None:
-    assert len(IDS) == 53
+    assert len(IDS) == 55
     assert {name for method, _, name in IDS if method == "post"} == set(BODIES)
 
 

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from effects import duplicates, kinds, lookup, polled, reconcile
+from effects import asking, duplicates, kinds, lookup, polled, reconcile, repair
 from effects.duplicates import Known
 from effects.kinds import BadKind, NewKind
-from effects.models import Effect, Kind
+from effects.models import Compensation, Effect, Kind
 from effects.providers import own
 from effects.reconcile import Answer
+from effects.verdicts import NotResolved
 from runs import access, people
 from runs.models import Evidence, EvidencePayload, Run
 from tests.effects.answering import Answering
 from tests.effects.hooking import an_account
+from tests.effects.repairing import approved, dispatched, fall_due, report, with_refunds
 from tests.receiver import is_genuine
 from tests.wire import ALL, Wire
 from tests.worlds import (
@@ -41,7 +43,7 @@ KEY = "charge:7"
 @pytest.fixture(autouse=True)
 def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the test's own transaction stays open."""
-    for module in (lookup, own):
+    for module in (lookup, own, repair):
         monkeypatch.setattr(module, "close_old_connections", lambda: None)
 
 
@@ -224,7 +226,7 @@ def test_of_two_who_come_each_gets_another(world: World, polls: Kind) -> None:
     run = world.run()
     both = {unknown(polls, run, key).pk for key in ("a", "b")}
     first, second = (polled.take(world.agent, world.workspace.pk, limit=1) for _ in range(2))
-    assert {turn.effect.pk for turn in [*first, *second]} == both
+    assert {turn.row.pk for turn in [*first, *second]} == both
     assert polled.take(world.agent, world.workspace.pk) == []
 
 
@@ -232,7 +234,7 @@ def test_an_answer_counts_as_of_when_its_turn_began(world: World, polls: Kind) -
     """Asked inside the settle window, and answered after it: an absence then proves nothing."""
     run = world.run()
     early, late = unknown(polls, run, "early"), unknown(polls, run, "late")
-    turns = {turn.effect.pk: turn for turn in polled.take(world.agent, world.workspace.pk)}
+    turns = {turn.row.pk: turn for turn in polled.take(world.agent, world.workspace.pk)}
     Effect.objects.filter(pk=early.pk).update(dispatched_at=in_seconds(-70))
     Kind.objects.update(settle_window_s=100)
     for effect in (early, late):
@@ -303,6 +305,79 @@ def test_what_an_agent_saw_is_kept_without_secrets(world: World, polls: Kind) ->
     assert "booked" in kept
     assert "hunter22" not in kept
     assert "abcdefghijkl" not in kept
+
+
+# --- and of compensations -----------------------------------------------------------------------------------
+
+
+def reported_done(world: World) -> Compensation:
+    """A refund whose holder said so, and of which its agent alone can say whether it is there."""
+    made = approved(with_refunds(world, lookup={"poll": True}))
+    report(dispatched(made), "applied")
+    return fall_due(fresh(made))
+
+
+#   what the agent saw                                       then it stands as
+OF_REFUNDS: list[tuple[dict[str, Any], str]] = [
+    ({"answer": "present", "ref": "re_1"}, "VERIFIED"),
+    ({"answer": "partial", "items": ["half"]}, "FAILED"),
+    ({"answer": "absent"}, "FAILED"),
+    ({"answer": "can't tell"}, "DISPATCHED"),
+]
+
+
+@pytest.mark.parametrize(("seen", "then"), OF_REFUNDS)
+def test_an_agent_is_asked_about_a_compensation_under_its_own_key(
+    world: World, seen: dict[str, Any], then: str
+) -> None:
+    made, wire = reported_done(world), the_wire(world)
+    assert (made.state, repair.due()) == ("DISPATCHED", []), "verified by nobody else"
+    [one] = wire.get("/look-ups?kind=bank.refund").data["items"]
+    assert (one["matter"], one["effect_id"], one["key"]) == ("compensation", made.pk, made.key)
+    assert wire.get("/look-ups").data["items"] == []
+    body = {"turn": one["turn"], **seen}
+    assert wire.post(f"/effects/{made.effect_id}/look-ups", body).problem == "no-turn"
+    told = wire.post(f"/compensations/{made.pk}/look-ups", body)
+    assert (told.status, told.data["state"], fresh(made).state) == (200, then, then)
+    line = Evidence.objects.get(stream=made.run_id, kind="compensation.looked_up")
+    kept = json.loads(EvidencePayload.objects.get(stream=made.run_id, seq=line.seq).body)
+    assert kept["answered_by"] == line.actor
+    assert line.actor.startswith("token:")
+    assert wire.post(f"/compensations/{made.pk}/look-ups", body).problem == "no-turn"
+
+
+def test_effects_and_compensations_have_their_turns_beside_each_other(world: World) -> None:
+    made = reported_done(world)
+    polls = a_kind(world.workspace, "bank.book", lookup={"poll": True}, updated_at=in_seconds(-9_000))
+    older = unknown(polls, world.run("other"), next_check_at=in_seconds(-5))
+    for pk in (older.pk, made.pk):
+        [turn] = polled.take(world.agent, world.workspace.pk, limit=1)
+        assert turn.row.pk == pk
+    assert polled.take(world.agent, world.workspace.pk) == []
+
+
+def test_a_compensation_that_nobody_comes_for_is_unknown_when_its_schedule_is_over(world: World) -> None:
+    made = reported_done(world)
+    Compensation.objects.update(check_until=in_seconds(-1))
+    assert repair.due() == [made.pk]
+    assert repair.check(made.pk) == "UNKNOWN"
+    stands = fresh(made)
+    assert (stands.why_unknown, stands.next_check_at) == ("reported done, not verified", None)
+    assert polled.take(world.agent, world.workspace.pk) == []
+    told = asking.check_now(actor=world.alice, subject_id=made.pk)
+    assert isinstance(told, NotResolved)
+    assert told.reason == "polled"
+
+
+def test_of_a_compensation_too_only_who_may_write_there_answers(world: World) -> None:
+    made, other = reported_done(world), world.run("other")
+    assert the_wire(world, "runs:write", run=other).get("/look-ups").data["items"] == []
+    [one] = the_wire(world).get("/look-ups").data["items"]
+    body = {"turn": one["turn"], "answer": "present"}
+    path = f"/compensations/{made.pk}/look-ups"
+    assert the_wire(world, "runs:write", run=other).post(path, body).problem == "not-found"
+    assert the_wire(world, "runs:read").post(path, body).problem == "not-allowed"
+    assert fresh(made).state == "DISPATCHED"
 
 
 # --- duplicates ---------------------------------------------------------------------------------------------

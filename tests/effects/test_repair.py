@@ -171,14 +171,6 @@ WORDS = [
 ]
 
 
-def test_what_only_an_agent_looks_up_is_not_called_verifying(world: World) -> None:
-    made = approved(world)
-    Kind.objects.filter(pk=made.kind_id).update(lookup={"poll": True})
-    report(dispatched(fresh(made)), "applied")
-    stands = fresh(made)
-    assert (stands.state, stands.why_unknown, stands.next_check_at) == ("UNKNOWN", NOT_VERIFIED, None)
-
-
 @pytest.mark.parametrize(("word", "looks_up", "state", "why"), WORDS)
 def test_a_holders_word_is_what_is_known_and_no_more(word: str, looks_up: bool, state: str, why: str) -> None:
     kind: dict[str, Any] = {} if looks_up else {"lookup": {}}

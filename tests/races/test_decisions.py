@@ -14,7 +14,7 @@ from effects.approvals import Decided, NotDecided
 from effects.models import Approval, Effect, Review
 from runs.access import Actor
 from runs.guard import Opened, Refusal, Waiting, lock_run
-from runs.models import Permit, Step
+from runs.models import Membership, Permit, Step
 from runs.store import database_time
 from tests.races import unsafe
 from tests.races.sides import Side, sides
@@ -182,6 +182,36 @@ def test_one_person_in_two_sessions_counts_once() -> None:
     first, second = meet(scene.approve, scene.approve)
     assert [said(first), said(second)] == ["approved", "already"]
     assert scene.states == ["GIVEN"]
+
+
+# --- A role -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.invariant("I29")
+@pytest.mark.invariant("I14")
+@pytest.mark.only("postgresql")
+@pytest.mark.parametrize("lost", [{"role": "viewer"}, None], ids=["lowered", "left"])
+def test_a_role_that_is_lost_between_the_gates_look_and_the_use_of_the_yes_counts(lost: Any) -> None:
+    """No lock keeps a role: the use of an approval looks again, and what was begun is kept nowhere."""
+    scene = Scene().granted()
+    rows = Membership.objects.filter(user=scene.world.bob.user)
+    with sides() as make:
+        worker = make("dispatch", scene.dispatch, hold='INSERT INTO "runs_permit"')
+        worker.stands()  # the gate has found the approval
+        rows.update(**lost) if lost else rows.delete()
+        answer = worker.result()
+    assert isinstance(answer, Waiting), "people have to decide again"
+    assert (scene.states, scene.permits, Effect.objects.get().settlement) == (["VOID"], 0, "DECLARED")
+    assert said(scene.approve(scene.world.carol)) == "granted"
+    assert isinstance(scene.dispatch(), Opened), "the control: of another it is sent"
+
+
+@pytest.mark.invariant("I29")
+def test_a_role_that_is_lost_before_the_dispatch_asks_is_lost_at_the_gate() -> None:
+    scene = Scene().granted()
+    Membership.objects.filter(user=scene.world.bob.user).update(role="viewer")
+    assert isinstance(scene.dispatch(), Waiting)
+    assert (scene.states, scene.permits) == (["VOID"], 0)
 
 
 # --- The clock --------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Verdict(models.TextChoices):
 
 
 class Attachment(models.Model):
-    """Evidence that a person attached: a provider's reference, a link, a quote, or a file. Append-only.
+    """Evidence that a person attached: a provider's reference, a link, a quote, or a file. Only ever emptied.
 
     `content` is empty for all but a file; `digest` is the SHA-256 of the file, or of the text.
     """
@@ -54,6 +54,8 @@ class Attachment(models.Model):
     digest = models.CharField(max_length=64)
     person = models.ForeignKey(User, models.PROTECT, related_name="+")
     at = models.DateTimeField(db_default=Now())
+    removed_at = models.DateTimeField(null=True)
+    removed_under = models.CharField(max_length=120, null=True)  # noqa: DJ001  (nullable: see docs/operating.md)
 
     class Meta:
         indexes = (models.Index(fields=["subject_id", "id"], name="attachment_of"),)

@@ -94,6 +94,25 @@ def _as_fields(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
+Days = Annotated[int, Field(strict=True, ge=1, le=36_500)] | None
+
+
+class Retention(BaseModel):
+    """For how many days what is kept, since its run ended and was settled; null: for good.
+
+    evidence: bodies of lines · attachments · turns: outputs of model turns · refusals · webhooks: what was
+    received · notices, with their log.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    evidence: Days = None
+    attachments: Days = None
+    turns: Days = None
+    refusals: Days = None
+    webhooks: Days = None
+    notices: Days = None
+
+
 FieldName = Annotated[str, sized(60, 1), AfterValidator(visible)]
 
 
@@ -106,7 +125,8 @@ class Rules(BaseModel):
     that stands is released by two people; it is never asked for to stop. forward_stops: a cancel asks the
     providers of effects that were declared so to cancel them. compensations: which may be
     proposed, and who decides about them. secret_fields: names of fields whose values are never kept, beside
-    those that are known everywhere (runs/secret_forms.py); however they are spelled.
+    those that are known everywhere (runs/secret_forms.py); however they are spelled. retention: for how
+    long bodies are kept (dashboard/retention.py); lines, digests and reports always are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -125,6 +145,8 @@ class Rules(BaseModel):
     secret_fields: Annotated[tuple[FieldName, ...], AfterValidator(_as_fields)] = Field(
         default=(), max_length=100
     )
+
+    retention: Retention = Retention()
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
-from dashboard import words
+from dashboard import retention, words
 from dashboard.pages.facts import name_actors
 from dashboard.pages.shell import actor_of, address, build_shell, signed_in, workspace_of
 from runs import rules
 from runs.fields import Class
 from runs.models import Workspace
-from runs.rules import Rules, RulesChanged, Standing
+from runs.rules import Retention, Rules, RulesChanged, Standing
 
 SPARE = 2  # empty rows for new approval rules
 MINUTE = 60
@@ -86,7 +86,16 @@ def read(sent: QueryDict) -> dict[str, Any]:
         "forward_stops": "forward_stops" in sent,
         "approvals": rows,
         "compensations": kinds,
+        "secret_fields": [
+            name for line in sent.get("secret_fields", "").splitlines() if (name := line.strip())
+        ],
+        "retention": {name: _days(sent.get(f"keep_{name}", "")) for name in Retention.model_fields},
     }
+
+
+def _days(text: str) -> int | None:
+    """Empty keeps it for good; what is no number is none that a rule may hold."""
+    return round(_number(text)) if text.strip() else None
 
 
 def _rule(kind: str, op_class: str, amount: str, approvals: str, minutes: str) -> dict[str, Any]:
@@ -131,6 +140,7 @@ def _show(
     told |= {"may": "rules" in shell.may, "outputs": OUTPUTS, "silent": SILENT, "classes": CLASSES}
     told |= {"rows": [*map(_row, standing.rules.approvals), *[{} for _ in range(SPARE)]]}
     told |= {"mending": [*map(_row, standing.rules.compensations), *[{} for _ in range(SPARE)]]}
+    told |= {"kept": retention.due(workspace.pk), "secret_fields": "\n".join(standing.rules.secret_fields)}
     told |= {"policies": POLICIES, "after": AFTER_A_STOP, "propose": PROPOSE}
     told["who"] = words.clean(name_actors([standing.changed_by]).get(standing.changed_by, ""))
     return render(request, "rules/page.html", told, status=status)

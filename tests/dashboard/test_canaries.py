@@ -376,7 +376,13 @@ OWN = {
         "Resolution.lines",
     ),
     *("Run.policy_epochs", "Token.scopes", "Endpoint.events", "Subscription.events"),
-    *("DrillRun.report", "DrillRun.runtime", "EvidencePayload.removed_under", "User.password"),
+    *(
+        "DrillRun.report",
+        "DrillRun.runtime",
+        "EvidencePayload.removed_under",
+        "Attachment.removed_under",
+        "User.password",
+    ),
 }
 KEYS = {"key", "effect_key", "run_key", "step_key", "worker", "kind_name", "account"}
 NAMES = {"Workspace", "Policy", "Kind", "Account", "Endpoint", "Worker"}

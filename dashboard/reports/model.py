@@ -422,6 +422,7 @@ class Report:
     versions: list[VersionRow] = field(default_factory=list, metadata={"beside": True})
     signed: list[SignRow] = field(default_factory=list, metadata={"beside": True})
     statement: StatementFacts | None = field(default=None, metadata={"beside": True})
+    matching: int = field(default=0, metadata={"beside": True})  # effects that a page's reader looks for
 
     @property
     def term(self) -> Term:

@@ -25,6 +25,7 @@ from .model import Report, SealFacts, VersionRow
 from .queries import name_actors
 from .rows import DOUBTFUL
 from .signed import StatementFacts, signed_rows
+from .window import Wanted, shorten
 
 RESTING = (
     RunStatus.CANCELLED,
@@ -43,6 +44,7 @@ OWN = ("report.issued", "report.signed_off")  # they tell of the report itself
 RECENT = timedelta(seconds=30)
 SLICE, MANY = 200, 5_000
 TRIES = 3
+EVERYTHING = Wanted()
 
 
 class Moved(Exception):
@@ -138,19 +140,21 @@ def finality(report: Report) -> bool:
 # reading -----------------------------------------------------------------------------------------------
 
 
-def load(run_id: str, version: int | None = None, most: int | None = None) -> Report:
+def load(
+    run_id: str, version: int | None = None, most: int | None = None, wanted: Wanted = EVERYTHING
+) -> Report:
     """An issued version (the newest if None) as it was frozen, or the draft when none was issued.
 
-    `most` bounds manifest and log for a page. Raises NotFound for a version that does not exist.
+    `most` bounds manifest and log for a page; `wanted` says which rows. Raises NotFound for a version that
+    does not exist.
     """
     row, versions = _find(run_id, version)
     if row is None:
         return build(run_id, most)
     frozen, signed = json.loads(row.body), signed_rows(run_id)
     named = name_actors(_actors(frozen) | {one.actor for one in signed})
-    if most is not None:
-        _shorten(frozen, most)
-    report = revive(Report, frozen)
+    matching = shorten(frozen, most, wanted) if most is not None else frozen["manifest"]["total"]
+    report = replace(revive(Report, frozen), matching=matching)
     beside: dict[str, Any] = {"id": row.pk, "digest": row.digest, "versions": versions, "names": named}
     return replace(report, **beside, signed=signed, statement=_statement(row))
 
@@ -214,21 +218,6 @@ def _actors(told: dict[str, Any]) -> set[str]:
     }
     lines = {line["actor"] for line in told["evidence"]}
     return {*presses, *decided, *lines, *(stop["actor"] for stop in stops)}
-
-
-def _shorten(body: dict[str, Any], most: int) -> None:
-    """Leave the first claims and rows, those in doubt before the rest; totals say what is left out."""
-    for section in body["sections"]:
-        section["left_out"] += max(0, len(section["claims"]) - most)
-        section["claims"] = section["claims"][:most]
-    effects = body["manifest"]["rows"]
-    if len(effects) > most:
-        doubtful = [row for row in effects if row["settlement"] in DOUBTFUL]
-        kept = [*doubtful, *(row for row in effects if row["settlement"] not in DOUBTFUL)][:most]
-        total = body["manifest"]["total"]
-        says = f"{most} of {total} effects, those in doubt first. The JSON of this version lists all."
-        body["manifest"] |= {"rows": kept, "says": says}
-    body["log"]["rows"] = body["log"]["rows"][:most]
 
 
 def since(run_id: str, upto_seq: int) -> list[str]:

@@ -11,6 +11,7 @@ from effects.models import Effect
 from runs import stops
 from runs.evidence import Line, record
 from runs.models import Run
+from tests.effects import compensations
 from tests.worlds import World, fresh, lapse
 
 Scene = Callable[[World], Run]
@@ -122,6 +123,13 @@ def partially_completed(w: World) -> Run:
     return fresh(run)
 
 
+def compensation_pending(w: World) -> Run:
+    """Stopped with everything settled; a refund of what happened waits for people."""
+    effect = compensations.a_charge(w, "CANCELLED")
+    compensations.proposed(effect, w.bob)
+    return fresh(effect.run)
+
+
 def safe_settlement(w: World) -> Run:
     run = w.run()
     opened = w.opened(run)
@@ -152,6 +160,7 @@ SCENES: dict[str, Scene] = {
     "not ended": not_ended,
     "abandoned": abandoned,
     "awaiting verification": awaiting_verification,
+    "compensation pending": compensation_pending,
     "resumable pause": resumable_pause,
     "ended with an accepted unknown": accepted_unknown,
     "completed": completed,

@@ -176,3 +176,32 @@ def test_the_page_asks_as_often_for_a_thousand_rows_as_for_ten(world: World, iss
         counts.append(len(asked))
     assert counts[0] == counts[1]
     assert counts[1] <= 18  # two of them count stops in force and unknowns, for the navigation
+
+
+def test_a_long_manifest_is_grouped_searched_and_paged_and_the_json_stays_whole(world: World) -> None:
+    run = at_rest(world)
+    fill(run, 448)
+    world.stop(run, by=world.bob, mode="abandon")
+    assert reports.issue(run.pk) is not None
+    told = reports.read(run.pk)
+    total, keys = told["manifest"]["total"], [row["key"] for row in told["manifest"]["rows"]]
+    assert total == len(keys) == 450
+
+    def shown(query: str) -> tuple[list[str], str]:
+        html = html_of(world, run, f"?version=2{query}")
+        table = html.partition('<h2 id="s-manifest">')[2].partition("</section>")[0]
+        return [key for key in keys if f'mono">{key}</span>' in table], text_of(table)
+
+    first, said = shown("")
+    assert len(first) == 200
+    assert "200 of 450 effects, those in doubt first." in said
+    assert "charge:2" in first
+    pages = [*first, *shown("&page=2")[0], *shown("&page=3")[0]]
+    assert sorted(pages) == sorted(keys)
+    assert "No effect matches here." in shown("&page=4")[1]
+    assert shown("&q=CHARGE%3A2")[0] == ["charge:2"]
+    one, said = shown("&state=UNKNOWN")
+    assert one == ["charge:2"]
+    assert "1 of 1 that match, of 450 effects" in said
+    for odd in ("&page=0", "&page=x", "&state=NONE", "&page=99999999"):
+        assert shown(odd)[0] == first

@@ -23,6 +23,7 @@ from .presses import (
     STRENGTH,
     StopAnswer,
     Wish,
+    arrived,
     next_number,
     of_no_scope,
     pressed_before,
@@ -52,7 +53,7 @@ def request_bulk_stop(
     on it as not permitted. Never refused for a formality. Raises NotFound for outsiders and where none of
     the ids is a run of the workspace, NotAllowed where none of them may be stopped by this actor.
     """
-    key, wish = wish.key or secrets.token_hex(16), of_no_scope(wish)
+    key, wish = wish.key or secrets.token_hex(16), of_no_scope(arrived(wish))
     if "\\u0000" in canonical(selection):
         selection, wish = None, replace(wish, ignored=[*wish.ignored, NOT_KEPT])
     chosen = Named(sorted(set(run_ids)), selection, no_ids)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -115,6 +115,7 @@ def born_under(run: Run, waiting: StopRequest | None, over: StopRequest | None) 
     if over is None:
         return lines
     actor, wish = _as_pressed(over)
+    wish = replace(wish, arrived_at=None)  # nobody pressed: its parent was stopped before it was there
     if waiting is not None and STRENGTH[over.mode] <= STRENGTH[waiting.mode]:
         record_press(waiting, actor, wish, wish.key, "joined")
         return lines
@@ -326,6 +327,7 @@ def _as_pressed(stop: StopRequest) -> tuple[Actor, Wish]:
         deadline_s=stop.deadline_s,
         key=f"\N{RIGHTWARDS ARROW} {stop.pk}",  # no caller can send such a key
         parent_stop_id=stop.pk if stop.run_id else None,
+        arrived_at=stop.arrived_at,
     )
     return Actor(stop.actor, via=VIA), wish
 

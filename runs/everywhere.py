@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -18,7 +18,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from . import fanout, releases, scopes, wake
 from .access import Actor, NotAllowed
 from .models import Press, Release, ScopeKind, StopRequest, User, WideStop, Workspace
-from .presses import STRENGTH, Wish
+from .presses import STRENGTH, Wish, arrived
 from .releases import NoReason, NotFenced, NotStanding
 from .saying import words_in
 from .store import Now, alongside, database_time, stop_verb, verb
@@ -53,7 +53,7 @@ def request_wide_stop(*, actor: Actor, wish: Wish) -> WideStop:
     Once this returns, it survives the death of every process. `shut_at` is set when every gate is shut.
     Raises NotAllowed for whoever does not run this installation.
     """
-    wide = _press(actor, wish, wish.key or secrets.token_hex(16))
+    wide = _press(actor, arrived(wish), wish.key or secrets.token_hex(16))
     try:
         _carry_on(wide.pk, IN_REQUEST_S)
     except Exception:
@@ -70,7 +70,7 @@ def _press(actor: Actor, wish: Wish, key: str) -> WideStop:
     if holds:
         return holds[0]
     told = {"mode": wish.mode, "reason": wish.reason, "note": wish.note, "deadline_s": wish.deadline_s}
-    told |= {"via": actor.via, "address": actor.address}
+    told |= {"via": actor.via, "address": actor.address, "arrived_at": wish.arrived_at}
     number = before.count()
     own = f"{key[:ROOM]} #{number}" if number else key
     return WideStop.objects.get_or_create(actor=actor.id, key=own, defaults=told)[0]
@@ -140,11 +140,13 @@ def _shut(wide_id: str, workspace_id: str) -> None:
     workspace, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace_id))
     wide = standing().select_for_update(no_key=True).filter(pk=wide_id).first()
     if wide is not None and _left(wide).filter(pk=workspace_id).exists():
-        _shut_locked(wide, workspace)
+        _shut_locked(wide, workspace, wide.arrived_at)
 
 
-def _shut_locked(wide: WideStop, workspace: Workspace) -> None:
-    wish = Wish(mode=wide.mode, reason=wide.reason, note=wide.note, deadline_s=wide.deadline_s)
+def _shut_locked(wide: WideStop, workspace: Workspace, arrived_at: datetime | None) -> None:
+    wish = Wish(
+        wide.mode, reason=wide.reason, note=wide.note, deadline_s=wide.deadline_s, arrived_at=arrived_at
+    )
     actor = Actor(wide.actor, via=VIA, address=wide.address)
     answer = scopes.pressed(workspace, workspace, actor, wish, _key(wide))
     if answer.answer == "recorded":
@@ -165,7 +167,7 @@ def shut_at_birth(workspace: Workspace) -> None:
     if found:
         locked, _ = scopes.lock(scopes.Target(ScopeKind.WORKSPACE, workspace.pk))
         for wide in found:
-            _shut_locked(wide, locked)
+            _shut_locked(wide, locked, None)  # nobody pressed it on a workspace that was not there
 
 
 @verb

@@ -79,6 +79,7 @@ def as_pressed(scope_stop: StopRequest) -> tuple[Actor, Wish]:
         note=scope_stop.note,
         deadline_s=scope_stop.deadline_s,
         reported_at=scope_stop.reported_at,
+        arrived_at=scope_stop.arrived_at,
         key=f"\N{RIGHTWARDS ARROW} {scope_stop.pk}",  # no caller can send such a key
     )
     return Actor(scope_stop.actor, via=VIA), wish
@@ -253,7 +254,7 @@ def _press(
     """A press on the stop of each run; what is alike in all of them."""
     wish, actor = chunk.wish, chunk.actor
     alike = {"at": now, "actor": actor.id, "via": actor.via, "key": wish.key, "mode": wish.mode}
-    alike |= {"requested_mode": wish.requested_mode, "note": wish.note}
+    alike |= {"requested_mode": wish.requested_mode, "note": wish.note, "arrived_at": wish.arrived_at}
     each = {
         "id": Each(new_id("psh") for _ in answers),
         "stop_id": Each(stops[pk].pk for pk in answers),

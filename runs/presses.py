@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
 from django.db.models import F, Q, QuerySet
 
 from .access import Actor
@@ -39,9 +40,22 @@ class Wish:
     review_at: datetime | None = None
     ends_at: datetime | None = None
     observe: bool = False
+    arrived_at: datetime | None = None  # by the database's clock; of the press, also where it is carried on
 
 
 ONLY_A_SCOPE = "{name}: only a stop of a scope has that; recorded as a stop without it"
+
+
+def arrived(wish: Wish) -> Wish:
+    """A press that has just reached this server, before it waits for a lock.
+
+    No stop waits for a clock that can't be read: the moment is not kept then, and the verb itself finds out
+    whether the database answers.
+    """
+    try:
+        return replace(wish, arrived_at=database_time())
+    except (DatabaseError, InterfaceError):
+        return wish
 
 
 def of_no_scope(wish: Wish) -> Wish:
@@ -120,6 +134,7 @@ def wished(actor: Actor, wish: Wish, now: datetime) -> dict[str, Any]:
         "via": actor.via,
         "deadline_s": wish.deadline_s,
         "reported_at": wish.reported_at,
+        "arrived_at": wish.arrived_at,
         "recorded_at": now,
         "parent_stop_id": wish.parent_stop_id,
     }
@@ -144,6 +159,7 @@ def record_press(stop: StopRequest, actor: Actor, wish: Wish, key: str, answer: 
     return Press.objects.create(
         stop=stop,
         at=database_time(),
+        arrived_at=wish.arrived_at,
         actor=actor.id,
         via=actor.via,
         address=actor.address,

@@ -38,6 +38,7 @@ from .presses import (
     SUPERSEDED,
     StopAnswer,
     Wish,
+    arrived,
     close,
     next_number,
     pressed_before,
@@ -269,6 +270,7 @@ def request_scope_stop(*, actor: Actor, wish: Wish, target: Target) -> StopAnswe
     would be refused is counted. Raises NotFound, NotAllowed; OperationalError when the database can't
     answer: NOT recorded, or not known; the same key converges.
     """
+    wish = arrived(wish)
     return carried_on(_press(actor, wish, new_key(wish), target))
 
 

@@ -30,7 +30,16 @@ from .models import (
     StepStatus,
     StopRequest,
 )
-from .presses import StopAnswer, Wish, close, of_no_scope, pressed_before, record_press, record_stop
+from .presses import (
+    StopAnswer,
+    Wish,
+    arrived,
+    close,
+    of_no_scope,
+    pressed_before,
+    record_press,
+    record_stop,
+)
 from .store import database_time, stop_verb, verb
 
 CANCELS = f"mode: recorded as {Mode.CANCEL}; a stop of a step knows no other"
@@ -55,7 +64,7 @@ def request_step_stop(*, actor: Actor, wish: Wish, step_id: str) -> StopAnswer:
     A step that has ended is answered "finished": it moves no more, and no retry of it may begin. Raises
     NotFound, NotAllowed; OperationalError when the database can't answer: NOT recorded, or not known.
     """
-    wish = of_no_scope(wish)
+    wish = of_no_scope(arrived(wish))
     ignored = [*wish.ignored, CANCELS] if wish.mode != Mode.CANCEL else wish.ignored
     asked = wish.requested_mode or (wish.mode if wish.mode != Mode.CANCEL else "")
     meant = replace(wish, mode=Mode.CANCEL, requested_mode=asked, ignored=ignored)

@@ -34,6 +34,7 @@ from .presses import (
     STRENGTH,
     StopAnswer,
     Wish,
+    arrived,
     close,
     due_at,
     next_number,
@@ -124,7 +125,7 @@ def request_stop(
     formality. Raises NotFound or NotAllowed for those who may not stop it; OperationalError
     when the database can't answer: NOT recorded, or not known; the same key converges.
     """
-    key, wish = wish.key or secrets.token_hex(16), of_no_scope(wish)
+    key, wish = wish.key or secrets.token_hex(16), of_no_scope(arrived(wish))
     if run_id:
         return _stop_run(actor, wish, key, run_id)
     found = Run.objects.filter(workspace_id=workspace_id, key=run_key).values_list("pk").first()

@@ -141,6 +141,17 @@ POLICY_RULES: list[Rule] = [
     ),
 ]
 
+# Apart from RULES for the same reason: the column came later.
+ARRIVAL_RULES: list[Rule] = [
+    Rule(
+        "stop_arrival_stays",
+        "runs_stoprequest",
+        "UPDATE",
+        set_once("arrived_at") + " OR (OLD.arrived_at IS NULL AND NEW.arrived_at IS NOT NULL)",
+        "when a press arrived is kept with its stop, or never",
+    ),
+]
+
 
 def create(rule: Rule, vendor: str) -> list[str]:
     """The statements that put a rule in force."""

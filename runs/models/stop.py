@@ -52,6 +52,7 @@ class WideStop(models.Model):
     via = models.CharField(max_length=10)
     address = models.CharField(max_length=60, blank=True)
     key = models.CharField(max_length=255)
+    arrived_at = models.DateTimeField(null=True)
     recorded_at = models.DateTimeField(db_default=Now())
     shut_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
@@ -69,6 +70,8 @@ class WideStop(models.Model):
 class StopRequest(models.Model):
     """No machine: the stage strip is computed from these moments and from the run.
 
+    `arrived_at`: the press reached this server, by the database's clock, before it waited for any lock; of a
+    stop that was carried here, the press that it came from. None where nobody pressed, or nobody kept it.
     `gate_at`: no dispatch whose check begins later can succeed (the acknowledgement).
     `fenced_at`: the list of what was in flight is complete and frozen. `parent_stop`: the stop of the
     parent run from which this one came; `passed_on_at`: every child registered then was reached.
@@ -97,6 +100,7 @@ class StopRequest(models.Model):
     version_after = models.BigIntegerField(null=True)
     finished_before = models.BooleanField(default=False)
     reported_at = models.DateTimeField(null=True)
+    arrived_at = models.DateTimeField(null=True)
     recorded_at = models.DateTimeField(db_default=Now())
     gate_at = models.DateTimeField(null=True)
     fenced_at = models.DateTimeField(null=True)
@@ -132,6 +136,7 @@ class StopRequest(models.Model):
         )
         indexes = (
             models.Index(fields=["run", "-id"], name="stop_of_run"),
+            models.Index(fields=["gate_at"], name="stop_by_gate"),
             models.Index(fields=["deadline_at"], name="stop_open", condition=Q(closed_at__isnull=True)),
             models.Index(
                 fields=["recorded_at"],
@@ -155,6 +160,7 @@ class Press(models.Model):
     id = models.CharField(max_length=40, primary_key=True, default=partial(new_id, "psh"))
     stop = models.ForeignKey(StopRequest, models.PROTECT, related_name="presses")
     at = models.DateTimeField(db_default=Now())
+    arrived_at = models.DateTimeField(null=True)
     actor = models.CharField(max_length=60)
     via = models.CharField(max_length=10)
     address = models.CharField(max_length=60, blank=True)

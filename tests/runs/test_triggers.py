@@ -299,7 +299,7 @@ def test_these_triggers_are_in_force() -> None:
         *("run_behind_a_shut_gate", "run_stays", "run_parent_stays", "run_is_not_its_own_parent"),
         "run_under_a_shut_policy",
         *(f"{table}_{rule}" for table in appended for rule in ("kept", "stays")),
-        *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays"),
+        *("payload_only_emptied", "payload_stays", "stop_moments_stay", "stop_stays", "stop_arrival_stays"),
         *("effect_stays", "effect_intent_stays", "delivery_stays", "delivery_message_stays"),
         *("review_moments_stay", "review_stays", "approval_ends_once", "approval_stays"),
         *("compensation_stays", "compensation_call_stays", "resolution_stays", "resolution_verdict_stays"),

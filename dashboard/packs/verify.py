@@ -3,6 +3,7 @@
     python3 -I verify.py PACK.zip [--key KEY] [--statement FILE ...]
     python3 -I verify.py                 in a pack's unpacked folder
     python3 -I verify.py STATEMENT.json --key KEY
+    python3 -I verify.py LINES.jsonl --key KEY
 
 KEY is the installation's public key as you have it from somewhere else than this pack: its id (16 hex
 digits), its 32 bytes in base64 or hex, or a file keys.json kept from before. Without it a pack can only
@@ -23,6 +24,7 @@ import re
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -232,24 +234,28 @@ class Keys:
         if sha256(decoded(text_in(row, "public")))[:16] != name:
             verdict.add("key", f"keys.json, key {name}", "Its id is not that of its bytes.")
         handed = row.get("handover")
-        if isinstance(handed, dict):
-            if self._handed_over(handed, name):
-                self.links.append((text_in(row, "follows"), name))
-            else:
-                says = "Its hand-over is not signed by the key before it and by itself."
-                verdict.add("key", f"keys.json, key {name}", says)
+        before = self._handed_over(handed, name) if isinstance(handed, dict) else ""
+        if before:
+            self.links.append((before, name))
+        elif handed:
+            says = "Its hand-over is not signed by the key before it and by itself."
+            verdict.add("key", f"keys.json, key {name}", says)
         elif not is_first:
             verdict.notes.append(f"Key {name} came without a hand-over; ask the installation why.")
 
-    def _handed_over(self, handed: dict[str, Any], name: str) -> bool:
+    def _handed_over(self, handed: dict[str, Any], name: str) -> str:
+        """The key that handed over to this one, by what both of them signed; "" when they did not."""
         public, text = self.public.get(name, ""), text_in(handed, "statement")
         told = parsed(text, dict, f"keys.json, key {name}")
         before = text_in(told, "key")
         if (told.get("kind"), told.get("next"), told.get("next_public")) != ("handover", name, public):
-            return False
+            return ""
         old, new = decoded(self.public.get(before, "")), decoded(public)
-        signed = is_signed(old, text.encode(), decoded(text_in(handed, "signature")))
-        return signed and is_signed(new, text.encode(), decoded(text_in(handed, "accepted")))
+        genuine = sha256(old)[:16] == before and sha256(new)[:16] == name
+        signed = genuine and is_signed(old, text.encode(), decoded(text_in(handed, "signature")))
+        return (
+            before if signed and is_signed(new, text.encode(), decoded(text_in(handed, "accepted"))) else ""
+        )
 
     def led_to(self, given: set[str]) -> set[str]:
         """These keys and all that hand-overs lead to, from old to new and back: both sides signed."""
@@ -310,7 +316,8 @@ class Pack:
 
     def __init__(self, path: str) -> None:
         self.path, self.zip = path, None if os.path.isdir(path) else zipfile.ZipFile(path)
-        self.names = [info.filename for info in self.zip.infolist()] if self.zip else list(self._files())
+        self.listed = [info.filename for info in self.zip.infolist()] if self.zip else list(self._files())
+        self.names = set(self.listed)
         if self.zip and sum(info.file_size for info in self.zip.infolist()) > ALL_MOST:
             raise Unreadable("it is larger than any pack")
 
@@ -346,6 +353,24 @@ class Pack:
                 yield parsed(line, dict, f"line {number} of {name}")
 
 
+class Loose:
+    """One stream in a single file: what it is; lines, and seals behind them; a statement at the end."""
+
+    PARTS = {"about": "format", "lines.jsonl": "kind", "seals.jsonl": "head", "statement": "statement"}
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def rows(self, name: str) -> Iterator[dict[str, Any]]:
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LINE_MOST), b""), 1):
+                row = parsed(line, dict, f"line {number} of the file")
+                if sum(part in row for part in self.PARTS.values()) != 1:
+                    raise Unreadable(f"line {number} of the file is not what it should be")
+                if self.PARTS[name] in row:
+                    yield row
+
+
 # --- The lines ----------------------------------------------------------------------------------------------
 
 FIELDS = (
@@ -368,7 +393,7 @@ def chain(head: str, line: Row) -> str:
 class Lines:
     """Goes through the lines once, a seal's range at a time, and keeps what others are compared with."""
 
-    def __init__(self, pack: Pack, stream: str, wanted: set[int], verdict: Verdict) -> None:
+    def __init__(self, pack: Pack | Loose, stream: str, wanted: set[int], verdict: Verdict) -> None:
         self.stream, self.wanted, self.verdict = stream, wanted, verdict
         self.count = self.removed = self.last = self.sealed = 0
         self.heads: dict[int, set[str]] = {}
@@ -542,11 +567,15 @@ class PackCheck:
                 self.verdict.add("file", name, "It is gone.")
             elif self.pack.digest(name) != digest:
                 self.verdict.add("file", name, "It is not the file that the pack's statement names.")
-        for name in sorted(set(self.pack.names) - set(named) - {"statement.json"}):
+        self.strangers(set(named) | {"statement.json"})
+
+    def strangers(self, named: set[str]) -> None:
+        for name in sorted(self.pack.names - named):
             if self.pack.zip or name.startswith(INSIDE):
                 self.verdict.add("file", name, "The pack's statement does not name it.")
-        for name in {name for name in self.pack.names if self.pack.names.count(name) > 1}:
-            self.verdict.add("file", name, "It is there twice.")
+        for name, number in Counter(self.pack.listed).items():
+            if number > 1:
+                self.verdict.add("file", name, "It is there twice.")
 
     def signatures(self, keys: set[str], unsigned: bool) -> None:
         trust = Trust(self.keys, keys)
@@ -687,6 +716,54 @@ def check_pack(path: str, keys: set[str], given: list[Statement], unsigned: bool
     return verdict
 
 
+class StreamCheck(PackCheck):
+    """One look at a file of lines. What is said of heads is said as of a pack's."""
+
+    def __init__(self, path: str, given: list[Statement], verdict: Verdict) -> None:
+        loose, self.given, self.verdict, self.versions = Loose(path), given, verdict, []
+        self.run = text_in(next(loose.rows("about"), {}), "stream")
+        own = [Statement("the statement at its end", row) for row in loose.rows("statement")]
+        if len(own) != 1:
+            raise Unreadable("its end is gone, or there is more than one")
+        self.loose, self.own = loose, own[0]
+
+    def all_of_it(self, keys: set[str], unsigned: bool) -> None:
+        trust, verdict = Trust(None, keys), self.verdict
+        trust.judge(self.own, verdict, not unsigned)
+        for one in self.given:
+            trust.judge(one, verdict, True)
+        self.lines = Lines(self.loose, self.run, self.wanted(), verdict)
+        if dict_in(self.own.told, "pack").get("stream") != self.run or (
+            self.lines.last and not self.own.heads
+        ):
+            verdict.add("statement", self.own.where, "It is about another stream.")
+        self.heads()
+        told = [counted(self.lines.count, "line"), f"sealed to line {self.lines.sealed}"]
+        told.append(f"{self.lines.removed} bodies removed by rule")
+        verdict.notes.insert(0, f"{', '.join(told)}; made {self.own.at}.")
+        if self.own.signature:
+            by = f"{self.own.key} ({self.own.public}) of installation {self.own.installation}"
+            verdict.notes.insert(1, f"Signed by key {by}.")
+
+
+def is_stream(path: str) -> bool:
+    """Whether the first line of a file says that lines of evidence follow."""
+    with open(path, "rb") as file:
+        return b'"allstop.stream/1"' in file.readline(1_000)
+
+
+def check_stream(path: str, keys: set[str], given: list[Statement], unsigned: bool = False) -> Verdict:
+    """Look at a file of lines. Raises nothing: what can't be read is a break."""
+    verdict = Verdict(f"Lines {path}")
+    try:
+        check = StreamCheck(path, given, verdict)
+        verdict.subject = f"Stream {check.run}"
+        check.all_of_it(keys, unsigned)
+    except UNREADABLE as error:
+        verdict.add("form", path, f"It can't be read to its end: {error}.")
+    return verdict
+
+
 UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
@@ -733,6 +810,8 @@ def check(path: str, keys: list[str], statements: list[str], unsigned: bool = Fa
     given = [statement_in(name) for name in statements]
     if os.path.isdir(path) or zipfile.is_zipfile(path):
         return check_pack(path, ids, given, unsigned)
+    if is_stream(path):
+        return check_stream(path, ids, given, unsigned)
     return check_statements([statement_in(path), *given], ids)
 
 

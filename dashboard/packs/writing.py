@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -29,6 +30,7 @@ FORMAT = "allstop.pack/1"
 AT_A_TIME = 1_000  # lines in memory
 HERE = Path(__file__).parent
 VERIFIER = HERE / "verify.py"
+ICON = re.compile(r'<svg class="i [^>]*><use [^>]*></svg>')  # they stand in a file of the server
 # What a file is called by its type, so that it opens; its own name stands in attachments.jsonl.
 ENDINGS = {
     "application/json": "json",
@@ -165,7 +167,8 @@ def _envelope(report: Report) -> dict[str, str]:
 def page_of(run: Run, version: int) -> str:
     """A version as a page that needs no server; its links lead to this one."""
     page = ReportPage(run.pk, version, "", False)
-    html = render_to_string("packs/report.html", {"page": page, "report": page.report, "run": run})
+    html: str = render_to_string("packs/report.html", {"page": page, "report": page.report, "run": run})
+    html = ICON.sub("", html)
     return html.replace(
         'href="/', f'href="{settings.ALLSTOP_ORIGINS[0]}/' if settings.ALLSTOP_ORIGINS else ""
     )
@@ -185,8 +188,10 @@ def _add_attachments(pack: Zip, run: Run, at: datetime) -> None:
 
 
 def _attached(row: Attachment) -> dict[str, Any]:
-    told_ = {"id": row.pk, "form": row.form, "subject": row.subject_id, "matter": row.matter}
+    told_: dict[str, Any] = {"id": row.pk, "form": row.form, "subject": row.subject_id, "matter": row.matter}
     told_ |= {"text": row.text, "file": _name(row) if row.form == "file" else "", "file_name": row.file_name}
+    if row.removed_at is not None:
+        told_ |= {"removed_at": row.removed_at.isoformat(), "removed_under": row.removed_under}
     return told_ | {"digest": row.digest, "person": row.person_id, "at": row.at.isoformat()}
 
 

@@ -25,6 +25,7 @@ from dashboard.statements.making import make_day
 from effects import downloads
 from runs import keyring
 from runs.evidence import digest, seal_stream
+from runs.models import Evidence
 from tests.dashboard.packing import a_pack, zipped
 from tests.dashboard.scenes import browser
 from tests.wire import agent_of
@@ -106,6 +107,19 @@ def test_keys_and_statements_are_for_members_as_page_file_and_api(world: World, 
     mallory = browser(world.mallory)
     assert mallory.get(f"/seals/{row.pk}.json").status_code == 404
     assert mallory.get("/seals/sta_absent.json").status_code == 404
+
+
+def test_lines_that_are_not_sealed_yet_are_marked_so(world: World) -> None:
+    run, dana = world.run(), browser(world.dana)
+    marked = dana.get(f"/runs/{run.pk}/evidence").content.decode().count("not sealed yet")
+    seal_stream(run.pk)
+    world.stop(run)
+    after = dana.get(f"/runs/{run.pk}/evidence").content.decode()
+    lines = Evidence.objects.filter(stream=run.pk).count()
+    assert marked >= 1
+    assert after.count("not sealed yet") == lines - marked
+    seal_stream(run.pk)
+    assert "not sealed yet" not in dana.get(f"/runs/{run.pk}/evidence").content.decode()
 
 
 def test_the_page_says_when_nothing_can_be_signed(world: World, place: Path) -> None:

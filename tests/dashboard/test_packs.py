@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import sys
 import time
 import tracemalloc
 import zipfile
@@ -19,7 +21,7 @@ from pytest_django.fixtures import Settings
 from dashboard import reports
 from dashboard.models import Statement
 from dashboard.packs import verify as packs
-from dashboard.packs.writing import write
+from dashboard.packs.writing import VERIFIER, write
 from dashboard.statements import told
 from dashboard.statements.making import make_day
 from dashboard.statements.rotation import rotate
@@ -121,6 +123,8 @@ def test_removed_and_redacted_bodies_fit_and_what_was_removed_is_not_in_the_pack
     assert checked(files, place, key=key_of(files)) == []
     row = next(row for row in rows(files, "lines.jsonl") if row["seq"] == line.seq)
     assert (row["body"], row["removed_under"]) == (None, "retention of 30 days")
+    assert b"[redacted " in files["lines.jsonl"]
+    assert not any(secret.encode() in data for data in files.values())
     assert row["payload_digest"] == line.payload_digest
     assert verify(run.pk).intact
 
@@ -446,6 +450,35 @@ def test_a_hand_over_that_the_old_key_did_not_sign_leads_nowhere(run: Run, place
     assert ("key", f"keys.json, key {packs.key_ids(key_of(files)).pop()}") in seen
 
 
+def test_nobody_leads_to_a_key_of_their_own_by_naming_ours_as_the_one_before(
+    files: Files, place: Path
+) -> None:
+    """Two keys of theirs hand over to each other, truly signed; the row says that the first was ours."""
+    ours = key_of(files)
+    one, two = Signer(b"1" * 32), Signer(b"2" * 32)
+    forged = signed_anew(files, two)
+    for before in (packs.key_ids(ours).pop(), one.id):
+        told_ = {"kind": "handover", "key": before, "next": two.id, "next_public": two.public}
+        text = packs.canonical(told_)
+        handed = {"statement": text, "signature": one.sign(text), "accepted": two.sign(text)}
+        row = {"id": two.id, "public": two.public, "follows": packs.key_ids(ours).pop(), "handover": handed}
+        first = [{"id": key.id, "public": key.public, "handover": None} for key in (one,)]
+        mine = [{"id": packs.key_ids(ours).pop(), "public": ours, "handover": None}]
+        keys = {"installation": "ins_" + two.id, "keys": [*mine, *first, row]}
+        seen = checked({**forged, "keys.json": json.dumps(keys).encode()}, place, key=ours)
+        assert ("key", "statement.json") in seen
+
+
+def test_the_verifier_is_one_file_for_python_3_9_with_the_standard_library_alone() -> None:
+    text = VERIFIER.read_text()
+    tree = ast.parse(text, feature_version=(3, 9))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    named_ = {name.name for node in imports if isinstance(node, ast.Import) for name in node.names}
+    named_ |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in named_} <= sys.stdlib_module_names
+    assert not {"socket", "urllib", "http", "subprocess"} & named_
+
+
 def test_a_pack_without_a_key_says_that_nobody_signed_it(run: Run, place: Path) -> None:
     (place / "keys" / keyring.SEAL).unlink()
     pack = zipped(a_pack(run), place / "pack.zip")
@@ -473,6 +506,7 @@ def test_attachments_travel_and_are_held_by_their_lines(world: World, run: Run, 
             "content_type": "application/pdf",
         },
         {"form": "reference", "text": "ticket 42"},
+        {"form": "quote", "text": "they wrote: password=hunter2-and-more"},  # kept redacted
     ):
         attaching.attach(actor=world.alice, subject_id=effect.pk, **given)
     files = a_pack(run)
@@ -484,8 +518,9 @@ def test_attachments_travel_and_are_held_by_their_lines(world: World, run: Run, 
     text = with_rows(
         files, "attachments.jsonl", lambda all_: [{**row, "text": row["text"] + "0"} for row in all_]
     )
-    assert [what for what, _ in checked(text, place)].count("attachment") == 1
-    gone = with_rows(files, "attachments.jsonl", lambda all_: all_[:1])
+    assert [what for what, _ in checked(text, place)].count("attachment") == 2
+    assert not any(b"hunter2" in data for data in files.values())
+    gone = with_rows(files, "attachments.jsonl", lambda all_: all_[:2])
     assert "attachment" in {what for what, _ in checked(gone, place)}
 
 

@@ -47,6 +47,7 @@ from runs.problems import Problem
 from runs.schemas import ProblemOut
 from runs.tokens import TokenAuth, actor_of, address_of, is_stop
 
+from . import auditing
 from .crowd import crowd
 from .front import request_id
 from .notices import api as notices_api
@@ -174,7 +175,9 @@ def schema_text() -> str:
 
 def told(request: HttpRequest, error: Exception) -> HttpResponse:
     """Any error as a problem. One that is not ours is logged, and a stop says that it is not confirmed."""
-    return problems.respond(problem_of(request, error))
+    problem = problem_of(request, error)
+    auditing.refused_call(request, problem)
+    return problems.respond(problem)
 
 
 def problem_of(request: HttpRequest, error: Exception) -> Problem:
@@ -247,6 +250,7 @@ def door(view: View) -> View:
                 answer = wait_in_line(request, view, *args, **kwargs)
         except Exception as error:
             answer = told(request, error)
+        auditing.left(request, answer)
         return one_kind(answer)
 
     return enter

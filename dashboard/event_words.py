@@ -131,9 +131,21 @@ EVENT = {
     "link.used": "Signed in by a one-time link",
     "token.issued": "Token issued",
     "token.revoked": "Token revoked",
+    "token.first_used": "Token used for the first time",
+    "token.refused": "A token that is not accepted was shown",
+    "access.refused": "Refused: somebody asked for what they may not have",
+    "approval.refused": "A decision about a review was not taken",
+    "person.signed_in": "Signed in",
+    "person.sign_in_failed": "Sign-in failed",
+    "person.signed_out": "Signed out",
+    "export.made": "Taken away as a file",
+    "stop.noted": "Stop of a run",
+    "audit.more": "More of this kind than there is room for",
     "member.added": "Person added",
     "member.changed": "Role changed",
     "member.removed": "Person removed",
+    "person.erased": "Person erased",
+    "retention.applied": "Let go by the rules of retention",
 }
 
 

@@ -7,9 +7,13 @@ or after it, never between.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import wraps
+from typing import Any, ParamSpec
 
+from runs import audit
 from runs.access import Actor, NotFound, demand
 from runs.evidence import Line, record
 from runs.guard import lock_run
@@ -67,6 +71,25 @@ class NotDecided:
         return WHY_NOT[self.reason]
 
 
+P = ParamSpec("P")
+
+
+def _on_record(decide: Callable[P, Decided | NotDecided]) -> Callable[P, Decided | NotDecided]:
+    """A decision that was not taken leaves its mark, after its transaction."""
+
+    @wraps(decide)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Decided | NotDecided:
+        told = decide(*args, **kwargs)
+        actor: Any = kwargs["actor"]
+        if isinstance(told, NotDecided):
+            stream = told.review.run.workspace_id
+            why = {"review": told.review.pk, "because": told.reason, "act": decide.__name__}
+            audit.note("approval.refused", actor.id, stream=stream, **why)
+        return told
+
+    return call
+
+
 def objection(review: Review, run: Run, actor: Actor, signed_in_s: float | None = None) -> str:
     """Why this actor may not approve this review now: a key of WHY_NOT, or "" when it may.
 
@@ -107,6 +130,7 @@ def _may_be_answered(review: Review) -> bool:
     return Effect.objects.filter(pk=review.effect_id, settlement__in=known).exists()
 
 
+@_on_record
 @verb
 def approve(
     *, actor: Actor, review_id: str, digest: str, signed_in_s: float | None, comment: str = ""
@@ -180,6 +204,7 @@ def _kept_as_evidence(run: Run, review: Review, actor: Actor, digest: str) -> st
     return "late"
 
 
+@_on_record
 @verb
 def reject(*, actor: Actor, review_id: str, reason: str) -> Decided | NotDecided:
     """One no is enough, from anybody who may decide, also after others approved; until it is used.
@@ -206,6 +231,7 @@ def _not_rejectable(review: Review, actor: Actor, reason: str) -> str:
     return "" if words_in(reason) else "reason"
 
 
+@_on_record
 @verb
 def revoke(*, actor: Actor, review_id: str, reason: str = "") -> Decided | NotDecided:
     """Take one's own approval back, as long as no dispatch has used it: that one is told the truth.

@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from dashboard import auditing
 from dashboard.pages.banner import Banner, banner_of
 from effects import review_lists, unknowns
 from runs import access
@@ -100,14 +101,16 @@ def build_shell(request: HttpRequest, current: str, workspace: Workspace | None)
         workspace=shown,
         workspaces=spaces,
         may=may,
-        nav=_nav(current, shown, unknown, _reviews(user, shown, may)),
+        nav=_nav(current, shown, unknown, _reviews(user, shown, may), "admin" in may or user.is_superuser),
         release=release(),
         banner=banner_of(shown, may),
         unknown=unknown,
     )
 
 
-def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int) -> list[NavItem]:
+def _nav(
+    current: str, workspace: Workspace | None, unknown: int, waiting: int, audits: bool
+) -> list[NavItem]:
     """`waiting`: how many reviews wait for this person; who proposed something follows it there too."""
     entries = [("home", "Overview", 0), ("runs", "Runs", 0), ("stops", "Stops", _standing(workspace))]
     entries += [("unknowns", "Unknowns", unknown)]
@@ -115,6 +118,7 @@ def _nav(current: str, workspace: Workspace | None, unknown: int, waiting: int) 
     entries += [("reports", "Reports", 0)]
     entries += [("first-run", "First run", 0), ("people", "People", 0), ("tokens", "Tokens", 0)]
     entries += [("measures", "Measures", 0), ("notices", "Notices", 0), ("drills", "Drills", 0)]
+    entries += [("audit", "Audit", 0)] if audits else []
     return [NavItem(word, address(name, workspace), name == current, n) for name, word, n in entries]
 
 
@@ -189,11 +193,15 @@ def checked(view: View) -> View:
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            return view(request, *args, **kwargs)
-        except access.NotFound as absent:
+            answer = view(request, *args, **kwargs)
+        except (access.NotFound, Http404) as absent:
+            auditing.refused_page(request, absent)
             raise Http404 from absent
-        except access.NotAllowed as denied:
+        except (access.NotAllowed, PermissionDenied) as denied:
+            auditing.refused_page(request, denied)
             raise PermissionDenied from denied
+        auditing.left(request, answer)
+        return answer
 
     return guarded
 

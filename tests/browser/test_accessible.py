@@ -57,6 +57,8 @@ PAGES = {
     "an unknown": "/unknowns/{unknown}",
     "one that is settled": "/unknowns/{settled}",
     "password again": "/sign-in/again",
+    "audit": "/audit?verify=1",
+    "no audit": "/audit?kind=exports&until=2001-01-01",
     "people": "/people",
     "remove a person": "/people/{dana}/remove",
     "rules": "/rules",

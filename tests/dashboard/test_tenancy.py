@@ -20,7 +20,7 @@ OF_A_WORKSPACE = [
     *("/gate", "/runs/", "/reviews", "/first-run", "/tokens", "/rules", "/stop", "/notices"),
     *("/", "/stops/", "/stops/new", "/policies/", "/coverage", "/runs/stop"),
     *("/stops/planned", "/stops/planned/new", "/unknowns", "/kinds/", "/kinds/bank.charge"),
-    *("/measures", "/measures.csv", "/reports/", "/seals"),
+    *("/measures", "/measures.csv", "/reports/", "/seals", "/audit", "/audit.jsonl"),
 ]
 FOR_ALL = {"sign-in-link", "problem", "account_login", "account_logout", "theme"}
 

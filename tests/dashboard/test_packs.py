@@ -27,7 +27,8 @@ from dashboard.statements.making import make_day
 from dashboard.statements.rotation import rotate
 from dashboard.statements.signing import Signer
 from dashboard.verify import verify, verify_all
-from effects.models import Report
+from effects import attaching
+from effects.models import Attachment, Effect, Report
 from runs import keyring
 from runs.evidence import Line, chain, digest, record, seal_stream
 from runs.models import Evidence, EvidencePayload, Run
@@ -493,9 +494,6 @@ def test_a_pack_without_a_key_says_that_nobody_signed_it(run: Run, place: Path) 
 
 
 def test_attachments_travel_and_are_held_by_their_lines(world: World, run: Run, place: Path) -> None:
-    from effects import attaching
-    from effects.models import Effect
-
     effect = Effect.objects.filter(run=run, settlement="UNKNOWN").first()
     assert effect is not None
     for given in (
@@ -522,6 +520,12 @@ def test_attachments_travel_and_are_held_by_their_lines(world: World, run: Run, 
     assert not any(b"hunter2" in data for data in files.values())
     gone = with_rows(files, "attachments.jsonl", lambda all_: all_[:2])
     assert "attachment" in {what for what, _ in checked(gone, place)}
+    emptied = {"text": "", "content": b"", "removed_at": Now(), "removed_under": "retention of 30 days"}
+    Attachment.objects.filter(run=run).update(**emptied)
+    files = a_pack(run)
+    assert checked(files, place, key=key_of(files)) == []
+    assert {row["removed_under"] for row in rows(files, "attachments.jsonl")} == {"retention of 30 days"}
+    assert not any(b"ticket 42" in data for data in files.values() if data is not files["lines.jsonl"])
 
 
 # --- Size -----------------------------------------------------------------------------------------------

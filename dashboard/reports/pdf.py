@@ -13,14 +13,14 @@ from typing import Any
 from dashboard import words
 
 from .model import Claim, Listed, Report
-from .sentences import effect_term
+from .sentences import LONG, effect_term
 from .typesetting import typeset
 
 MOST = 2_000  # rows of one table
 LONGEST = 44  # signs without a space that fit; what is longer gets places at which it may break
 BREAK = "\N{ZERO WIDTH SPACE}"
 _LONG = re.compile(rf"\S{{{LONGEST},}}")
-WORDS = {"drill": "DRILL", "facts": ["Fact", "As of this version"]}
+WORDS = {"drill": "DRILL", "note": "Note:", "facts": ["Fact", "As of this version"]}
 
 
 def pdf(report: Report, missing: str = "") -> bytes:
@@ -53,6 +53,7 @@ def data_of(report: Report, missing: str = "") -> dict[str, Any]:
         "replaced": f"Version {report.newest} is newer." if report.replaced else "",
         "words": WORDS,
         "facts": list(told.facts()),
+        "note": report.stop.note if report.stop and len(report.stop.note) > LONG else "",
         "changes": told.changes(),
         "sections": [told.section(one) for one in report.sections],
         **told.tables(),
@@ -129,7 +130,8 @@ class _Told:
         replaced = f"replaced {stop.replaces}" if stop.replaces else ""
         yield _fact("Scope and mode", f"This {stop.scope}, {stop.mode}", replaced)
         reason = dict(words.REASONS).get(stop.reason, stop.reason)
-        yield _fact("Reason", reason or "None given", f"“{words.clean(stop.note)}”" if stop.note else "")
+        note = f"“{stop.note}”" if 0 < len(stop.note) <= LONG else ""
+        yield _fact("Reason", reason or "None given", note)
         yield _fact("Versions", f"{_version(stop.version_before)} to {_version(stop.version_after)}")
         yield _fact("Recorded", self.at(stop.recorded_at, exact=True))
         yield _fact("Effective", self.at(stop.gate_at, exact=True))
@@ -177,8 +179,9 @@ class _Told:
             "turns": _shown(report.turns, [self._turn(row) for row in report.turns.rows]),
             "late": _shown(report.late, late),
             "evidence": _part("E", "Evidence lines cited", LINE_HEAD, {"rows": lines, "says": cited}),
-            "method": _part("F", "Method and limits", "", {"rows": report.method}),
-            "signatures": _part("G", "Signatures", "Who|Signed, UTC|Says|Line", self._signed()),
+            "measures": _part("F", MEASURES, "No.|Measure|Of this run", self._measures()),
+            "method": _part("G", "Method and limits", "", {"rows": report.method}),
+            "signatures": _part("H", "Signatures", "Who|Signed, UTC|Says|Line", self._signed()),
         }
 
     def _effect(self, row: Any) -> dict[str, Any]:
@@ -247,6 +250,10 @@ class _Told:
         told = {"seq": row.seq, "at": self.at(row.at, exact=True), "word": row.word}
         return {**told, "key": words.clean(row.effect_key), "digest": digest}
 
+    def _measures(self) -> dict[str, Any]:
+        rows = [{"no": str(row.number), "title": row.title, "says": row.says} for row in self.report.measures]
+        return {"rows": rows, "says": "" if rows else "Not measured: this version is older than that."}
+
     def _signed(self) -> dict[str, Any]:
         rows = [self._sign(row) for row in self.report.signatures]
         draft = "A draft is not signed. A version is, once it is issued."
@@ -284,6 +291,7 @@ class _Told:
 
 REPAIRS = "Compensations: new actions; the original effects stay what they were"
 REPAIR_HEAD = ["Compensation, key", "Stands at", "Approved by", "Line"]
+MEASURES = "The seven measures of this run"
 WORKERS = "Workers, model turns and late reports"
 LINE_HEAD = "Line|Time, UTC|Event|Payload sha256"
 

@@ -244,6 +244,9 @@ class Item:
 def attached(row: Attachment) -> Attached:
     """A link leads where it says, and only over the web; a file is a download from here."""
     by, form = words.clean(row.person), FORMS.get(row.form, row.form)
+    if row.removed_at is not None:
+        gone = f"removed on {row.removed_at:%Y-%m-%d} under {row.removed_under}"
+        return Attached(row, form, words.clean(gone), by)
     if row.form == "file":
         return Attached(row, form, words.brief(row.file_name, 120), by, reverse("attachment", args=[row.pk]))
     address = row.text.strip()

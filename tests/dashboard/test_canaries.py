@@ -21,9 +21,11 @@ from dashboard.api import schema_text
 from dashboard.pages.urls import urlpatterns
 from effects import reconcile
 from effects.models import Effect
-from runs import redaction
+from runs import redaction, rules
+from runs.access import SET_UP
 from runs.columns import Redacting
-from runs.models import Run
+from runs.models import EvidencePayload, Run
+from runs.rules import Rules
 from tests.dashboard.scenes import browser
 from tests.dashboard.test_api_mallory import BODIES, one_of_everything
 from tests.dashboard.test_api_schema import operations
@@ -415,3 +417,30 @@ def test_a_column_that_redacts_does_so_by_insert_by_update_and_by_many(world: Wo
     assert CORE not in found
     assert len(found) == 300
     assert redaction.is_redacted(found)
+
+
+def test_nothing_is_kept_under_a_name_that_a_workspace_added(world: World) -> None:
+    run = world.run()
+    opened, other = world.opened(run, "charge:1"), world.opened(run, "charge:2")
+    world.report(opened, "applied", result={"customer_no": "K-4711"})
+    added = Rules(secret_fields=("Customer-No",))
+    rules.change_rules(actor=SET_UP, workspace_id=world.workspace.pk, version=0, rules=added)
+    world.report(other, "applied", result={"customer_no": "K-4711", "note": "customer_no=K-4711 paid"})
+    kept = [json.dumps(result) for result in Effect.objects.order_by("key").values_list("result", flat=True)]
+    assert ["K-4711" in text for text in kept] == [True, False]
+    assert "paid" in kept[1]
+    (line,) = EvidencePayload.objects.filter(body__contains="K-4711")  # of the first, before the rule
+    assert "paid" not in line.body
+
+
+def test_a_key_that_looks_like_a_secret_is_refused_in_words(world: World) -> None:
+    agent = agent_of(world.workspace)
+    said = agent.post("/runs", {"key": f"ghp_{CORE * 3}"})
+    assert (said.status, said.problem) == (422, "invalid-request")
+    assert "looks like a secret" in said.text
+    assert CORE not in said.text
+    assert agent.post("/runs", {"key": "books"}, key=f"ghp_{CORE * 3}").status == 400
+    stopped = agent.post("/stops", {"run_key": f"ghp_{CORE * 3}"})  # a stop is never refused for it
+    assert (stopped.status, stopped.data["waiting"]) == (201, True)
+    assert stopped.data["run_key"].startswith("[redacted token ")
+    assert any("looks like a secret" in told for told in stopped.data["ignored"])

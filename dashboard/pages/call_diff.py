@@ -5,13 +5,14 @@ Secrets are hidden on both sides, and compared as they are: a hidden value that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
 from dashboard import words
+from dashboard.pages import as_written
+from dashboard.pages.as_written import Pairs
 from dashboard.pages.hiding import hidden, hide, sounds_secret
 
 LINES, SIGNS = 200, 400  # lines of a body that a page shows, signs of one value
@@ -50,7 +51,7 @@ def parts_of(body: bytes | str) -> list[Part]:
     except UnicodeDecodeError:
         return [Part("body", repr(body), f"({len(body)} bytes that are no text)")]
     try:
-        told = json.loads(text)
+        told = as_written.read(text)
     except (ValueError, RecursionError):
         return [part("", line) for line in text.splitlines()]
     try:
@@ -60,16 +61,17 @@ def parts_of(body: bytes | str) -> list[Part]:
 
 
 def _flat(path: str, value: Any, secret: bool = False) -> Iterable[Part]:
-    if isinstance(value, dict) and value:
-        for name, one in value.items():
-            yield from _flat(f"{path}.{name}" if path else str(name), one, secret or sounds_secret(name))
+    if isinstance(value, Pairs) and value:
+        for name, one in value:
+            yield from _flat(f"{path}.{name}" if path else name, one, secret or sounds_secret(name))
     elif isinstance(value, list) and value:
         for n, one in enumerate(value):
             yield from _flat(f"{path}[{n}]", one, secret)
     else:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = hidden(text) if secret else words.brief(hide(text), SIGNS)
-        yield Part(words.brief(path, 80), f"{path}={value!r}", shown)
+        text = as_written.indented(value)
+        bare = value if isinstance(value, str) else text
+        shown = hidden(bare) if secret else words.brief(hide(bare), SIGNS)
+        yield Part(words.brief(path, 80), f"{path}={text}", shown)
 
 
 def diff(declared: Sequence[Part], exact: Sequence[Part]) -> list[Line]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from dashboard import words
+from dashboard.pages import as_written
+from dashboard.pages.as_written import Number, Pairs
 from runs import redaction
 
 BODY_MAX = 8_000  # signs of a body that a page shows; the digest covers all of it
@@ -17,13 +18,15 @@ SECRET = re.compile(
 
 
 def body_lines(body: bytes) -> list[str]:
-    """A body as a person reads it: JSON indented, one pair a line; the values of secrets are hidden."""
+    """A body as a person reads it: JSON indented, one pair a line, each as it is written; the values of
+    secrets are hidden.
+    """
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return [f"({len(body)} bytes that are no text)"]
     try:
-        text = json.dumps(hide_in(json.loads(text)), indent=2, ensure_ascii=False)
+        text = as_written.indented(hide_in(as_written.read(text)))
     except (ValueError, RecursionError):
         text = hide(text)
     shown = text[:BODY_MAX]
@@ -37,13 +40,23 @@ def hide_in(value: Any) -> Any:
     back: who reads must not see them, and they had to be sent.
     """
     if isinstance(value, dict):
-        return {
-            redaction.text(name): hidden(one) if sounds_secret(name) else hide_in(one)
-            for name, one in value.items()
-        }
+        return dict(_hide_pair(*pair) for pair in value.items())
+    if isinstance(value, Pairs):
+        return Pairs(_hide_pair(*pair) for pair in value)
     if isinstance(value, list):
         return [hide_in(one) for one in value]
+    if isinstance(value, Number):
+        return hide_number(value)
     return redaction.redact(value)
+
+
+def _hide_pair(name: str, value: Any) -> tuple[str, Any]:
+    return redaction.text(name), hidden(value) if sounds_secret(name) else hide_in(value)
+
+
+def hide_number(value: Number) -> str:
+    """As it is written, unless it is one that is no number."""
+    return redaction.text(value) if redaction.holds_secret(str(value)) else value
 
 
 def sounds_secret(name: str) -> bool:
@@ -53,7 +66,7 @@ def sounds_secret(name: str) -> bool:
 
 def hidden(value: Any) -> str:
     """What stands in its place: with a keyed digest, so that equal ones are seen to be equal."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else as_written.indented(value)
     return text if redaction.MARKER.fullmatch(text) else redaction.marker("field", text)
 
 
@@ -65,7 +78,7 @@ def hide(text: str) -> str:
 def hides(text: str) -> bool:
     """Whether anything of a body would be hidden."""
     try:
-        told = json.loads(text)
+        told = as_written.read(text)
         return bool(hide_in(told) != told)
     except (ValueError, RecursionError):
         return hide(text) != text

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from dashboard import reports, words
-from dashboard.pages import call_diff
+from dashboard.pages import call_diff, hiding
 from effects import approvals, compensate, intents
 from effects.drain import drain_run
 from effects.intents import plan_bytes
@@ -515,3 +515,38 @@ def test_the_difference_hides_secrets_and_still_shows_that_they_differ() -> None
     ]
     assert call_diff.says(lines) == "1 line filled in or changed, 1 added"
     assert call_diff.says(call_diff.diff(after, after)) == "as it was declared"
+
+
+WRITTEN = '{"amount": 9999900, "to": {"name": "x"}, "amount": 100, "rate": 1.10, "big": 9007199254740993.0}'
+
+
+def test_what_comes_twice_and_every_digit_are_shown_as_they_are_sent() -> None:
+    """Who gets it may read the first of two equal names: none may hide behind the other."""
+    told = [(part.name, part.shown) for part in call_diff.parts_of(WRITTEN)]
+    assert told == [
+        ("amount", "9999900"),
+        ("to.name", "x"),
+        ("amount", "100"),
+        ("rate", "1.10"),
+        ("big", "9007199254740993.0"),
+    ]
+    shown = hiding.body_lines(WRITTEN.encode())
+    assert [line.strip(" ,") for line in shown if ":" in line] == [
+        '"amount": 9999900',
+        '"to": {',
+        '"name": "x"',
+        '"amount": 100',
+        '"rate": 1.10',
+        '"big": 9007199254740993.0',
+    ]
+    plain = '{"b": [], "a": {"c": [1, {"d": null}, {}], "e": "\\u00fc"}}'
+    assert "\n".join(hiding.body_lines(plain.encode())) == json.dumps(
+        json.loads(plain), indent=2, ensure_ascii=False
+    )
+
+
+def test_a_secret_that_comes_twice_is_hidden_twice_and_kept_out_of_a_form() -> None:
+    body = '{"password": "hunter22", "password": ""}'
+    assert "hunter22" not in "".join(hiding.body_lines(body.encode()))
+    assert hiding.hides(body)
+    assert "hunter22" not in "".join(part.shown for part in call_diff.parts_of(body))

@@ -13,14 +13,18 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.databases import Database, PostgresqlTemplate, SqliteTemplate
 from tests.processes import Process, Processes
+from tests.provider import Provider
 
 PASSWORD = "a long password"
 
 
 @dataclass
 class Site:
-    """A server with seeded rows; `spare()` is a running run that no other test touches."""
+    """A server with seeded rows; `spare()` is a running run that no other test touches. `bank`: what its
+    compensations are sent to.
+    """
 
+    bank: Provider
     processes: Processes
     database: Database
     web: Process
@@ -50,12 +54,13 @@ def site(
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     database = template.copy(folder)
-    processes = Processes(folder, database.url)
-    seeding = processes.start("seed", [sys.executable, "-m", "tests.browser.seed"])
-    assert seeding.popen.wait(60) == 0, seeding.said()
-    rows = json.loads(seeding.said().strip().splitlines()[-1])
-    yield Site(processes, database, processes.web(), rows)
-    processes.end()
+    with Provider(folder / "bank.jsonl") as bank:
+        processes = Processes(folder, database.url, environ={"ALLSTOP_OUTBOUND_ORIGINS": bank.url})
+        seeding = processes.start("seed", [sys.executable, "-m", "tests.browser.seed"])
+        assert seeding.popen.wait(60) == 0, seeding.said()
+        rows = json.loads(seeding.said().strip().splitlines()[-1])
+        yield Site(bank, processes, database, processes.web(), rows)
+        processes.end()
 
 
 def sign_in(page: Page, site: Site, who: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects import compensate, intents
+from django.conf import settings
+
+from effects import compensate, ends, intents
 from effects.drain import drain_run
 from effects.intents import plan_bytes
 from effects.models import Compensation, Effect, Review
@@ -15,6 +17,7 @@ from runs.rules import CompensationRule, Rules, change_rules
 from tests.worlds import World, a_kind, intention
 
 BANK = "https://127.0.0.1:9/refunds"
+MEMO = '{"charge":"{ref}",  "memo": "für \u00bd & <b>Ada</b>"}\n'  # its spaces and its end count too
 BODY = '{"charge": "{key}", "minor": 12000, "currency": "EUR"}'
 
 
@@ -25,7 +28,7 @@ def repairs_of(world: World) -> dict[str, Any]:
     send, lookup = {"url": BANK, "method": "POST"}, {"url": f"{BANK}?key={{key}}"}
     a_kind(world.workspace, "shop.refund", provider="http", send=send, lookup=lookup)
     refunds = CompensationRule(kind="shop.refund", approvals=3, after_a_stop=True)
-    wanted = Rules(compensations=(refunds,))
+    wanted = Rules(compensations=(refunds, CompensationRule(kind="post.refund", approvals=2)))
     change_rules(actor=SET_UP, workspace_id=world.workspace.pk, version=0, rules=wanted)
     run = world.run("mended")
     for number, customer in enumerate(("Nordhaven AG", "Südlicht SE", "W" * 300, "Klippenhof")):
@@ -48,4 +51,32 @@ def repairs_of(world: World) -> dict[str, Any]:
     asked = [one.pk for one in Review.objects.filter(run=run).order_by("pk")]
     named = dict(zip(("repair_signed", "repair_changed", "repair_hostile"), asked, strict=True))
     halt = Halt.objects.order_by("pk").first()
-    return {**named, "mended": run.pk, "repairable": effects[3].pk, "halt": halt.pk if halt else ""}
+    sent = {"repair_sent": sent_by_us(world)}
+    return {
+        **named,
+        **sent,
+        "mended": run.pk,
+        "repairable": effects[3].pk,
+        "halt": halt.pk if halt else "",
+    }
+
+
+def sent_by_us(world: World) -> str:
+    """The review of a refund that goes to the site's own bank, as soon as two people say yes."""
+    [bank] = settings.ALLSTOP_OUTBOUND_ORIGINS
+    a_kind(
+        world.workspace, "post.charge", compensate={"kind": "post.refund", "title": "Refund", "body": MEMO}
+    )
+    look = {"url": f"{bank}/refunds?key={{key}}"}
+    a_kind(world.workspace, "post.refund", provider="http", send={"url": f"{bank}/refunds"}, lookup=look)
+    run, told = (
+        world.run("refunded"),
+        intention("post:1", kind="post.charge", plan=plan_bytes(kind="post.refund")),
+    )
+    opened = intents.dispatch(world.ask(run, step_key=told.key), told)
+    assert isinstance(opened, Opened)
+    world.report(opened, provider_ref="ch_9")
+    ends.complete(actor=world.agent, run_id=run.pk, seen=run.cancel_version)
+    made = compensate.propose(actor=world.agent, effect_id=Effect.objects.get(run=run).pk)
+    assert isinstance(made, Compensation), made
+    return str(Review.objects.get(subject_id=made.pk).pk)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
+import pytest
 from playwright.sync_api import Page, expect
 
+from dashboard.pages.hiding import body_lines
 from tests.browser.conftest import Site, Visit
 from tests.browser.test_live import NO_POLLING
 
@@ -55,3 +59,26 @@ def test_who_decides_about_an_older_call_is_told_and_keeps_the_draft(site: Site,
     late.get_by_role("button", name="Change the call").click()
     expect(late.get_by_text("Your draft is kept below.")).to_be_visible()
     expect(late.get_by_label("Amount")).to_have_value("€61.00")
+
+
+@pytest.mark.invariant("I14")
+def test_what_two_reviewers_saw_and_approved_is_what_the_provider_gets(site: Site, visit: Visit) -> None:
+    path = f"/reviews/{site.rows['repair_sent']}"
+    seen = set()
+    for who in ("bob", "erin"):
+        page = visit(who, path)
+        body = page.locator("dl.call .body dd").text_content()
+        seen.add((body, page.locator("input[name=digest]").first.input_value()))
+        assert site.bank.ledger.sends() == 0, "one yes of two sends nothing"
+        page.get_by_role("button", name="Approve").click()
+    [(shown, digest)] = seen
+    [sent] = site.bank.ledger.wait_for("request")[:1]
+    assert (sent["method"], sent["path"]) == ("POST", "/refunds")
+    assert "\n".join(body_lines(sent["text"].encode())) == shown
+    bytes_sent = sha256(sent["text"].encode()).hexdigest()
+    consumed = "SELECT count(*) FROM effects_approval a JOIN effects_review r ON r.id = a.review_id"
+    consumed += " JOIN effects_compensation c ON c.id = r.subject_id WHERE a.state = 'CONSUMED'"
+    consumed += f" AND a.digest = '{digest}' AND c.body_digest = '{bytes_sent}'"
+    assert site.database.value(consumed) == 2, "both said yes to these very bytes"
+    expect(page.locator(".head .st")).to_have_text("Verified", timeout=15_000)
+    assert site.bank.ledger.sends() == site.bank.ledger.applied() == 1

@@ -180,9 +180,17 @@ class _Exact(float):
 
 def _json_of(effect: Effect) -> Any:
     try:
-        return json.loads(bytes(effect.body), parse_float=_Exact)
+        return json.loads(bytes(effect.body), parse_float=_Exact, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         return None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError for a name that comes twice: which of the two its provider took nobody knows."""
+    told = dict(pairs)
+    if len(told) < len(pairs):
+        raise ValueError(len(pairs))
+    return told
 
 
 def _written(value: Any) -> str:

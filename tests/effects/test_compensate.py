@@ -275,10 +275,19 @@ def test_text_that_is_no_json_takes_harmless_values_and_a_hidden_one_is_none() -
     effect = an_answered_effect(plan=plan_bytes(kind="bank.refund", body="charge {ref} of {key}"))
     assert plans.call_of(effect, compensate.declared(effect)).body == b"charge ch_1 of charge:7"
     hidden = an_answered_effect(
-        plan=plan_bytes(kind="bank.refund", body='{"t": "{result.token}"}'), result={"token": "[redacted field 0123abcd]"}
+        plan=plan_bytes(kind="bank.refund", body='{"t": "{result.token}"}'),
+        result={"token": "[redacted field 0123abcd]"},
     )
     with pytest.raises(CannotFill):
         plans.call_of(hidden, compensate.declared(hidden))
+
+
+def test_of_two_values_under_one_name_none_is_filled_in() -> None:
+    """Which of them its provider took nobody knows; a refund of the other would be another one."""
+    told = plan_bytes(kind="bank.refund", body='{"minor": "{body.minor}"}')
+    effect = an_answered_effect(plan=told, body=b'{"minor": 9900, "minor": 100}')
+    with pytest.raises(CannotFill):
+        plans.call_of(effect, compensate.declared(effect))
 
 
 def test_what_stands_around_a_value_is_sent_as_it_was_declared_to_the_byte() -> None:

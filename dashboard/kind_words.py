@@ -55,6 +55,8 @@ def asked(kind: Kind) -> Iterator[Pair]:
         yield "Look-up", "none: unknown stays unknown until a person, a webhook or its own worker knows"
         return
     yield "Look-up", _how(lookup)
+    if lookup.get("url"):
+        yield "Found", found(lookup)
     yield "Schedule", schedule(kind)
     yield "Settle window", f"“not found” proves nothing within {words.span(kind.settle_window_s)} of the call"
     kept = words.span(kind.key_retention_s)
@@ -74,6 +76,20 @@ def _how(lookup: dict[str, Any]) -> str:
     if lookup.get("url"):
         return f"{lookup.get('method', 'GET')} {hide(lookup['url'])}"
     return "its page is visited and read" if lookup.get("page") else "its files are inspected"
+
+
+ANY_OBJECT = "its key is compared with nothing, so another’s object would count"
+
+
+def found(lookup: dict[str, Any]) -> str:
+    """What of an answer counts as the effect, and whether another's object would."""
+    wanted, key = lookup.get("present_if") or {}, lookup.get("key_path")
+    says = f"what comes with {wanted.get('status') or 200}"
+    if wanted.get("json_path"):
+        equals = wanted.get("equals")
+        fits = "holds something" if equals is None else f"is {hide(str(equals))}"
+        says += f"; {words.clean(wanted['json_path'])} {fits}"
+    return f"{says}; its key is at {words.clean(key)}" if key else f"{says}; {ANY_OBJECT}"
 
 
 def fencing(kind: Kind) -> str:

@@ -66,6 +66,18 @@ def test_the_page_of_a_kind_shows_what_it_answered_and_what_its_provider_answers
     assert "they forward a cancel to it" in page_of(world, "/kinds/render.video")
 
 
+def test_a_look_up_that_compares_no_key_says_that_anothers_object_would_count(world: World) -> None:
+    look = {"url": "https://x.example/?key={key}"}
+    a_kind(world.workspace, "loose", lookup=look)
+    a_kind(
+        world.workspace, "strict", lookup={**look, "key_path": "data.key", "present_if": {"json_path": "ok"}}
+    )
+    assert "so another’s object would count" in page_of(world, "/kinds/loose")
+    strict = page_of(world, "/kinds/strict")
+    assert "what comes with 200; ok holds something; its key is at data.key" in strict
+    assert "would count" not in strict
+
+
 def test_its_effects_stand_by_settlement_with_look_ups_that_failed(world: World) -> None:
     kind = a_kind(world.workspace, lookup={"url": "https://x.example/{key}"})
     run = world.run()

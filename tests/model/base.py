@@ -36,7 +36,21 @@ PLAN = plan_bytes(kind=REFUND, title="Refund", body='{"charge": "{key}", "amount
 WINDOW_S, PERMIT_S, DECIDE_S = 3_600, 10, 7_200
 STEPS_S = (11, 61, 61, 7_300, 90_000)
 SCENES = (
-    *("", "opened", "looked", "late", "lost", "shut", "paused", "resumed", "stale", "stopped"),
+    *(
+        "",
+        "opened",
+        "looked",
+        "late",
+        "lost",
+        "long",
+        "forgotten",
+        "stepped",
+        "shut",
+        "paused",
+        "resumed",
+        "stale",
+        "stopped",
+    ),
     *("waiting", "done", "proposed", "approved", "approved", "sent", "message"),
 )
 LONG_AGO = timedelta(days=400)

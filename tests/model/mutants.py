@@ -283,7 +283,7 @@ NEAR: dict[str, tuple[str, ...]] = {
     "not fenced": ("shut",),
     "no epoch, not fenced": ("shut",),
     "no policy": ("", "opened"),
-    "no step": ("resumed", "opened", "late"),
+    "no step": ("stepped",),
     "messages pass": ("message", "shut"),
     "retries pass": ("late", "stale"),
     "no second look": ("opened", "shut"),
@@ -304,8 +304,8 @@ NEAR: dict[str, tuple[str, ...]] = {
     "a stranger": ("",),
     "absent is proof": ("lost", "looked", "late"),
     "no window": ("late",),
-    "lost holders": ("lost", "looked"),
-    "forgotten keys": ("late", "lost"),
+    "lost holders": ("long",),
+    "forgotten keys": ("forgotten",),
     "timeout is done": ("opened", ""),
     "lost is done": ("opened", "looked"),
     "lost is not": ("looked", "lost"),
@@ -315,7 +315,6 @@ NEAR: dict[str, tuple[str, ...]] = {
     "no evidence": ("late", "stopped"),
     "one's own word": ("", "late"),
     "the same person": ("late", "stopped"),
-    "waiting": ("waiting",),
     **dict.fromkeys(PEOPLE, ("proposed", "approved", "sent")),
 }
 

@@ -243,10 +243,12 @@ class People(Workers):
     # --- what providers say ---------------------------------------------------------------------------------
 
     def _unknown(self, n: int) -> Any:
-        rows = Effect.objects.filter(
-            run__in=self.refs, settlement__in=["UNKNOWN", "CONFIRMED", "NOT_APPLIED"]
-        )
-        return self.pick_of(list(rows.order_by("settlement", "pk").reverse()), n)
+        return self.pick_of(list(self._effects("UNKNOWN", "CONFIRMED", "NOT_APPLIED")), n)
+
+    def _effects(self, *settlements: str) -> Any:
+        """Unknown ones first."""
+        rows = Effect.objects.filter(run__in=self.refs, settlement__in=settlements)
+        return rows.order_by("-settlement", "pk")
 
     @precondition(lambda self: self.has_effect("UNKNOWN", "CONFIRMED", "NOT_APPLIED"))
     @rule(n=small, fails=st.integers(0, 4), at_once=st.integers(0, 3))
@@ -255,11 +257,14 @@ class People(Workers):
         effect = self._unknown(n)
         if effect is None:
             return
-        key = f"{effect.run_id}/{effect.key}"
-        effect, asked = reconcile.read_for_look_up(effect.pk)
-        self.asks.append((effect.pk, "effect", self.bank.look(key) if fails else "can't tell", asked))
+        self._ask(effect, bool(fails))
         if at_once:
             self._apply(len(self.asks) - 1)
+
+    def _ask(self, effect: Effect, answers: bool) -> None:
+        said = self.bank.look(f"{effect.run_id}/{effect.key}") if answers else "can't tell"
+        effect, asked = reconcile.read_for_look_up(effect.pk)
+        self.asks.append((effect.pk, "effect", said, asked))
 
     @precondition(lambda self: self.asks)
     @rule(n=small)

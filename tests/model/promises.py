@@ -110,7 +110,7 @@ def nothing_is_missing(m: Protocol, now: Rows, was: Rows) -> None:
     """I2: what was opened under a version that a stop ended is in its list, or had ended before it."""
     for pk in now.stops.keys() - was.stops.keys():
         stop = now.stops[pk]
-        if stop.run_id is None or stop.scope != "run" or stop.finished_before or stop.fenced_at is None:
+        if stop.scope != "run" or stop.fenced_at is None or stop.version_before == stop.version_after:
             continue
         flying = {
             one.pk

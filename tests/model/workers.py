@@ -110,6 +110,9 @@ class Workers(Protocol):
     def dispatch_claimed(self, n: int, key: str) -> None:
         step = self.pick_of(self.claims, n)
         assert step is not None
+        self._under(step, key)
+
+    def _under(self, step: Step, key: str) -> None:
         ask, key = self.world.ask_of(step), f"{key}-{step.key}"
         ask = Ask(**{**vars(ask), "seen_version": step.claim_version or 1})
         answer = intents.dispatch(ask, Intention(key, TRANSFER, BODY, PLAN))

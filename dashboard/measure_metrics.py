@@ -45,8 +45,8 @@ def forget() -> None:
 def read() -> Iterator[Metric]:
     window = measures.last_days(DAYS, database_time())
     one, two, three, four, five, six, seven = measures.read(window, days=False)
-    yield _quantiles("stop_ack_seconds", "From a stop to the gate of one that was carried further.", one)
-    yield _gauge("stops_carried", "How many those are.", one.n)
+    yield _quantiles("stop_ack_seconds", "From the arrival of a press to the gate.", one)
+    yield _gauge("stops_acknowledged", "How many those are.", one.n)
     yield _gauge("post_quiesce_dispatches_total", "Permits opened behind a stop.", two.count("found"))
     yield from _reconciled(three)
     yield _gauge("duplicate_effects_total", "Keys with two objects or more.", four.count("twice"))

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from effects.duplicates import TWICE
 from effects.models import SETTLED, Compensation, Delivery, Effect, Settlement
 from effects.models import Report as ReportRow
 from runs.access import DRILLS
-from runs.models import Evidence, InFlight, Permit, ScopeKind, StopRequest
+from runs.models import Evidence, InFlight, Permit, ScopeKind, StopPart, StopRequest
 
 MOST = 10_000
 EFFECTIVE = ("stop.acknowledged", "stop.bound")  # the lines with which a run is held, as in its report
@@ -23,15 +23,17 @@ UNKNOWN, ACCEPTED = Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN
 
 @dataclass(frozen=True)
 class Window:
-    """Of which rows: from `since` (None: ever) to before `until`, of a workspace ("": all), or of one run.
+    """Of which rows: from `since` (None: ever) up to `until`, of a workspace ("": all), of one run, or of one
+    stop of many runs (`stop_id`): what it did, and how its runs stand.
 
-    Of one run its drills count, too: who reads its report knows that it is one.
+    Of one run or stop its drills count, too: who reads that report knows that it is one.
     """
 
     until: datetime
     since: datetime | None = None
     workspace_id: str = ""
     run_id: str = ""
+    stop_id: str = ""
     drills: bool = False
 
     def within(self, moment: str) -> Q:
@@ -42,6 +44,8 @@ class Window:
         """Whose run counts; `path` leads to the run."""
         if self.run_id:
             return Q(**{f"{path}pk": self.run_id})
+        if self.stop_id:
+            return Q(**{f"{path}pk__in": StopPart.objects.filter(stop=self.stop_id).values("run")})
         asked = Q(**{f"{path}workspace_id": self.workspace_id}) if self.workspace_id else Q()
         return asked if self.drills else asked & Q(**{f"{path}drill": False})
 
@@ -49,6 +53,8 @@ class Window:
         """Whose stop counts, also one that is of no run; drills stop whole scopes in a place of their own."""
         if self.run_id:
             return Q(**{f"{path}run_id": self.run_id})
+        if self.stop_id:
+            return Q(**{f"{path}pk": self.stop_id}) | Q(**{f"{path}scope_stop": self.stop_id})
         asked = Q(**{f"{path}workspace_id": self.workspace_id}) if self.workspace_id else Q()
         if self.drills:
             return asked
@@ -82,28 +88,24 @@ def _span(start: datetime, end: datetime) -> float:
 
 
 def acknowledged(window: Window) -> list[Sample]:
-    """Stops that came from another one, each with the time from the record of that one to its own gate.
+    """Stops that took effect, each with the time from the arrival of its press to its own gate.
 
-    A press takes effect in the commit that records it: between those two there is no time to measure, and
-    what passed before is in no row. Those are counted by `acknowledged_at_once`.
+    A stop that waited for its run has no such time, nor has one for which no arrival is kept: its row is from
+    before there were any, or nobody pressed (a run was born under a stop). The runs of a scope that stands
+    were refused by the gate of the scope: its own stop is measured, not theirs.
     """
-    above = Q(wide__isnull=False) | Q(scope_stop__scope=ScopeKind.BULK) | Q(parent_stop__isnull=False)
-    rows = StopRequest.objects.filter(above, window.of_stop(), window.within("gate_at"))
+    own = Q(scope_stop__isnull=True) | Q(scope_stop__scope=ScopeKind.BULK)
+    rows = StopRequest.objects.filter(own, window.of_stop(), window.within("gate_at"))
     told = rows.order_by("-gate_at", "-pk").values_list(
-        *("gate_at", "number", "run_id", "run_key"),
-        *("wide__recorded_at", "scope_stop__recorded_at", "parent_stop__recorded_at"),
+        *("gate_at", "arrived_at", "scope", "ends_at", "number", "run_id", "run_key")
     )
-    return [
-        Sample(gate, key or "a gate", "carried", run or "", _span(wide or bulk or parent, gate), stop=number)
-        for gate, number, run, key, wide, bulk, parent in told[:MOST]
-    ]
-
-
-def acknowledged_at_once(window: Window) -> int:
-    """How many stops took effect in the commit that recorded them."""
-    own = {"wide__isnull": True, "scope_stop__isnull": True, "parent_stop__isnull": True}
-    rows = StopRequest.objects.filter(window.of_stop(), window.within("recorded_at"), **own)
-    return rows.filter(gate_at=F("recorded_at"))[:MOST].count()
+    found = []
+    for gate, arrived, scope, ends, number, run, key in told[:MOST]:
+        state = "waited" if scope == ScopeKind.RUN and ends else "acknowledged" if arrived else "not kept"
+        seconds = _span(arrived, gate) if state == "acknowledged" else None
+        what = key or f"gate of a {scope}"
+        found.append(Sample(gate, what, state, run or "", seconds, seconds is not None, stop=number))
+    return found
 
 
 # 2: new work behind a stop ---------------------------------------------------------------------------
@@ -162,6 +164,9 @@ def reconciled(window: Window) -> list[Sample]:
 
 def _listed(window: Window) -> Q:
     """A policy of effects lists what is in flight of its runs on its own stop: asked by the permit's run."""
+    if window.stop_id:
+        parts = StopPart.objects.filter(stop=window.stop_id, run_stop__isnull=False)
+        return Q(stop=window.stop_id) | Q(stop__in=parts.values("run_stop"))
     return window.of_run("permit__run__")
 
 
@@ -281,5 +286,6 @@ def _wholeness(some: bool, bare: bool) -> str:
 def effects_with_evidence(run_id: str) -> tuple[int, int]:
     """Of a run, as it stands: how many of its effects have a line of their settlement, of how many."""
     line = Evidence.objects.filter(stream=OuterRef("run_id"), effect_key=OuterRef("key"), kind__in=SETTLING)
-    rows = Effect.objects.filter(run_id=run_id)
-    return rows.filter(Exists(line)).count(), rows.count()
+    rows = Effect.objects.filter(run_id=run_id).annotate(told=Exists(line))
+    counted = rows.aggregate(having=Count("pk", filter=Q(told=True)), of=Count("pk"))
+    return counted["having"], counted["of"]

@@ -28,15 +28,15 @@ class Term:
 TERMS: dict[int, Term] = {
     1: Term(
         "Request to acknowledgement",
-        "For a stop that has to be carried further (to each run of a list, to a child run, to another"
-        " workspace): from the record of the request to the moment after which no dispatch there can succeed."
-        " Server clock. A press on one run takes effect in the commit that records it, so there is nothing to"
-        " measure between the two; how long it waited for that commit is kept in no row.",
-        "p50, p95 (nearest rank) of the time from recorded_at of a stop to gate_at of one that came from it",
+        "From the moment a press reached this server, before it waited for any lock, to the moment after"
+        " which no dispatch can succeed there; both by the database’s clock. A stop that is carried on (to"
+        " each run of a list, to a child run, to another workspace) counts from the press that it came from."
+        " The commit itself comes right after the second moment, and is not in it.",
+        "p50, p95 (nearest rank) of the time from arrived_at to gate_at of each stop",
         "p95 under 1 s",
         "allstop_stop_ack_seconds",
-        "gate",
-        "gates",
+        "stop",
+        "stops",
     ),
     2: Term(
         "New work after quiescing",
@@ -176,11 +176,11 @@ def beside(measure: Measure) -> str:
     return f"{said}{capped}"
 
 
-def _at_once(m: Measure) -> str:
-    at_once = m.beside["at once"]
-    them = "it" if at_once == 1 else "them"
-    stops = words.count(at_once, "stop")
-    return f"n = {m.n:,} carried further. {stops} took effect in the very commit that recorded {them}."
+def _acknowledged(m: Measure) -> str:
+    waited, lost = m.beside["waited"], m.beside["not kept"]
+    later = f" {waited:,} more waited for a run that came later." if waited else ""
+    old = f" Of {lost:,} more no arrival is kept: older than that, or nobody pressed." if lost else ""
+    return f"n = {_n(m)}.{later}{old}"
 
 
 def _shares_of(m: Measure) -> str:
@@ -212,7 +212,7 @@ def _versions(m: Measure) -> str:
 
 
 _BESIDE: dict[int, Callable[[Measure], str]] = {
-    1: _at_once,
+    1: _acknowledged,
     2: lambda m: f"{m.count('found'):,} found; {_n(m)} of runs took effect. Observed by our gates.",
     3: _shares_of,
     4: _keys,

@@ -137,11 +137,7 @@ def _still_inside(window: Window, samples: Sequence[Sample]) -> dict[str, int]:
 
 
 RECIPES: dict[int, Recipe] = {
-    1: Recipe(
-        measure_rows.acknowledged,
-        _spread,
-        lambda window, _: {"at once": measure_rows.acknowledged_at_once(window)},
-    ),
+    1: Recipe(measure_rows.acknowledged, _spread, _states("waited", "not kept")),
     2: Recipe(measure_rows.new_work, _new_work),
     3: Recipe(measure_rows.reconciled, _reconciled, _still_inside),
     4: Recipe(measure_rows.duplicates, _shares("twice"), _states("uncounted")),
@@ -152,7 +148,7 @@ RECIPES: dict[int, Recipe] = {
 
 
 def read(window: Window, *numbers: int, days: bool = True) -> list[Measure]:
-    """These measures of a window, all seven unless named: at most 13 queries. `days`: with the trend."""
+    """These measures of a window, all seven unless named: at most 12 queries. `days`: with the trend."""
     return [_measure(number, window, days) for number in numbers or RECIPES]
 
 

@@ -124,6 +124,9 @@ def _cell(day: Day, name: str) -> str:
 
 
 SAID = {
+    "acknowledged": "acknowledged",
+    "waited": "waited for its run",
+    "not kept": "arrival not kept",
     "stop": "took effect",
     "found": "opened behind a stop",
     "twice": "two objects or more",

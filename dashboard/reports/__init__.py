@@ -4,7 +4,7 @@ Read model of page and JSON. What a caller needs:
 
 - `load(run_id, version=None, most=None) -> Report`: an issued version as it was frozen, or the draft
   when none was issued yet. A page passes `most` (rows of manifest and log that it shows): 4 queries for
-  an issued version, 8 for a draft (two or three more where something was compensated), whatever the size.
+  an issued version, 22 for a draft (two or three more where something was compensated), whatever the size.
 - `read(run_id, version=None) -> dict`: the same as JSON values, complete, for the API and the JSON link.
 - `build(run_id, most=None) -> Report`: the draft of now, also when versions were issued.
 - `since(run_id, report.upto_seq) -> list[str]`: what came after a version ("New since it was issued").

@@ -13,7 +13,7 @@ from effects.models import Settlement
 from runs.evidence import canonical, digest
 from runs.models import FINAL, RunStatus, StopRequest
 
-from . import repairs, tables, turns
+from . import measured, repairs, tables, turns
 from .answers import sections as answered
 from .frozen import moment
 from .model import (
@@ -38,7 +38,7 @@ TIMES = {1: "once", 2: "twice"}
 
 def build(run_id: str, most: int | None = None) -> Report:
     """The draft of a run's report from its rows: eight queries, one more where a
-    model was asked. `most` bounds manifest and log.
+    model was asked, and 14 for its measures. `most` bounds manifest and log.
 
     Raises NotFound. Whether the caller may read the run is the caller's question.
     """
@@ -78,6 +78,7 @@ def build(run_id: str, most: int | None = None) -> Report:
         turns=turns.table(t),
         repairs=repairs.table(t),
         deliveries={str(state): int(number) for state, number in rows.tally["delivery"].items()},
+        measures=measured.of_run(run_id, rows.as_of),
         names=rows.names,
         versions=[_version(*version) for version in rows.versions],
     )

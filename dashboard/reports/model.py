@@ -10,6 +10,7 @@ from dashboard import repair_words, words
 from dashboard.event_words import event
 from dashboard.words import Term
 
+from .measured import MeasureRow
 from .signed import SignRow, StatementFacts, has_read, open_items
 
 SCHEMA = "allstop.report/1"
@@ -415,6 +416,7 @@ class Report:
     turns: Turns = field(default_factory=lambda: Turns(0, "", []))
     repairs: Repairs = field(default_factory=lambda: Repairs(0, ""))
     changes: Changes | None = None
+    measures: list[MeasureRow] = field(default_factory=list)
     # Beside the document: not part of it, not under its digest.
     id: str = field(default="", metadata={"beside": True})
     digest: str = field(default="", metadata={"beside": True})

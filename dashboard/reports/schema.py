@@ -14,6 +14,7 @@ from .signed import SignRow, StatementFacts
 PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
+    float: {"type": "number"},
     bool: {"type": "boolean"},
     NoneType: {"type": "null"},
     datetime: {"type": "string", "format": "date-time"},

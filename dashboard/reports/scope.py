@@ -1,6 +1,6 @@
 """The report of a stop of many runs: of a session, a workspace, a policy, or a list that was frozen.
 
-- `build(stop, cursor="", result="") -> ScopeReport`: as of now, with one page of its runs; about twenty
+- `build(stop, cursor="", result="") -> ScopeReport`: as of now, with one page of its runs; about thirty
   queries, whatever their number.
 - `read(stop, cursor="", result="") -> dict`: the same as JSON values.
 
@@ -19,6 +19,7 @@ from dashboard import scope_words, words
 from effects.models import Settlement
 from runs.models import Result, RunStatus, ScopeKind, StopRequest
 
+from . import measured
 from .frozen import moment
 from .scope_answers import sections, who
 from .scope_model import SCHEMA, Ending, ScopeReport
@@ -63,6 +64,7 @@ def build(stop: StopRequest, cursor: str = "", result: str = "") -> ScopeReport:
         last_refused_at=rows.refused.last_at,
         sections=sections(rows),
         not_permitted=[run.pk for run in rows.not_permitted],
+        measures=measured.of_stop(stop.pk, rows.as_of),
         rows=parts,
         next_cursor=more,
         method=METHOD,

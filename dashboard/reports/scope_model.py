@@ -8,6 +8,8 @@ from typing import Any
 
 from dashboard.words import Term
 
+from .measured import MeasureRow
+
 SCHEMA = "allstop.scope-report/1"
 
 
@@ -89,6 +91,7 @@ class ScopeReport:
     last_refused_at: datetime | None
     sections: list[ScopeSection]
     not_permitted: list[str]
+    measures: list[MeasureRow]
     rows: list[PartRow]
     next_cursor: str | None
     method: list[str]

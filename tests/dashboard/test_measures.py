@@ -66,8 +66,14 @@ class Seeded:
 
     def carried(self, seconds: float, ago: float = 600) -> None:
         """A stop of a list that reached one run after so long."""
-        bulk = self.stop(None, ago + seconds, scope="bulk", gate_at=None)
-        self.stop(self.run(), ago, scope_stop=bulk)
+        arrived = self.at(ago + seconds)
+        bulk = self.stop(None, ago + seconds, scope="bulk", gate_at=None, arrived_at=arrived)
+        self.stop(self.run(), ago, scope_stop=bulk, arrived_at=arrived)
+
+    def pressed(self, seconds: float, ago: float = 600, **more: Any) -> StopRequest:
+        """A stop whose press had arrived so long before its gate."""
+        run = more.pop("run") if "run" in more else self.run()
+        return self.stop(run, ago, arrived_at=self.at(ago + seconds), **more)
 
     def in_flight(self, settles_after: float | None, ago: float = 50 * HOUR, **more: Any) -> Run:
         """An effect on the list of a stop `ago`, that settled so long after it."""
@@ -114,27 +120,34 @@ def test_a_percentile_is_one_of_the_values_by_nearest_rank() -> None:
     assert (percentile([], 0.5), percentile([7], 0.95)) == (None, 7)
 
 
-def test_1_what_is_carried_is_measured_and_what_takes_effect_at_once_is_only_counted() -> None:
+def test_1_every_stop_is_timed_from_the_arrival_of_its_press_to_its_own_gate() -> None:
     seeded = Seeded()
-    for seconds in (0.1, 0.2, 0.3, 0.4, 2.0):
-        seeded.carried(seconds)
-    at_once = [seeded.stop(seeded.run(), 60) for _ in range(3)]
-    waited = seeded.stop(seeded.run(), 5_000, gate_at=seeded.at(10))
+    for seconds in (0.1, 0.2, 0.4):
+        seeded.pressed(seconds)
+    seeded.carried(0.3)  # to a run of a list: from the press on the list
+    seeded.pressed(2.0, scope="session", run=None)
     found = seeded.read(1)
     assert (found.n, values(found)) == (5, {"p50": pytest.approx(0.3), "p95": pytest.approx(2.0)})
-    assert found.beside == {"at once": len(at_once)}, "one waited for its run: that is no latency"
-    assert waited.number not in {one.stop for one in found.samples}
     assert measure_words.headline(found) == [("0.30 s", "p50"), ("2.00 s", "p95")]
     assert measure_words.met(found) is False
 
 
-def test_1_presses_that_take_effect_at_once_are_never_said_to_take_no_time() -> None:
+def test_1_of_old_rows_and_of_what_waited_for_its_run_no_time_is_told() -> None:
     seeded = Seeded()
     for _ in range(9):
         seeded.stop(seeded.run(), 60)
+    waits = {"ends_at": seeded.at(-HOUR), "arrived_at": seeded.at(5_000), "recorded_at": seeded.at(5_000)}
+    seeded.stop(seeded.run(), 10, **waits)
+    seeded.pressed(0.5)
+    scope = seeded.pressed(0.6, scope="session", run=None)
+    seeded.stop(seeded.run(), 5, scope_stop=scope, arrived_at=seeded.at(600))  # its scope's gate was first
     found = seeded.read(1)
-    assert measure_words.headline(found) == [("", "not enough data (n = 0)")]
-    assert "9 stops took effect in the very commit that recorded them." in measure_words.beside(found)
+    assert (found.n, found.beside) == (2, {"waited": 1, "not kept": 9})
+    assert measure_words.headline(found) == [("", "not enough data (n = 2)")]
+    assert measure_words.beside(found) == (
+        "n = 2 stops. 1 more waited for a run that came later."
+        " Of 9 more no arrival is kept: older than that, or nobody pressed."
+    )
     assert measure_words.met(found) is None
 
 
@@ -440,7 +453,7 @@ def test_prometheus_tells_the_figures_of_the_page(scraped: Callable[[], dict[str
     seeded.effect("UNKNOWN", unknown_since=seeded.at(4_000))
     found, page = scraped(), [seeded.read(which) for which in range(1, 8)]
     assert found["stop_ack_seconds 0.95"] == page[0].value("p95")
-    assert found["stops_carried"] == page[0].n == 5
+    assert found["stops_acknowledged"] == page[0].n == 5
     assert found["post_quiesce_dispatches_total"] == page[1].count("found") == 0
     assert found["effects_reconciled_ratio 1h"] == 1
     assert found["effects_reconciled_numerator 5min"] == page[2].count("in 5 min") == 5

@@ -132,7 +132,10 @@ def record_many(workspace_id: str, written: Sequence[tuple[Run, int, Sequence[Li
 
 def _insert_alike(lines: Sequence[Written], at: datetime) -> None:
     """Lines of which most columns are alike."""
-    bodies = [body_of(line) for _, _, line in lines]
+    bodies = [canonical(line.payload) if line.payload else "" for _, _, line in lines]
+    alike = dict(zip(bodies, (line for _, _, line in lines), strict=True))
+    clean = {raw: body_of(line) for raw, line in alike.items()}
+    bodies = [clean[raw] for raw in bodies]
     digests = {body: digest(body) if body else "" for body in set(bodies)}
     place = {"stream": Each(holder.pk for holder, _, _ in lines), "seq": Each(seq for _, seq, _ in lines)}
     told = {name: Each(getattr(line, name) for _, _, line in lines) for name in COLUMNS}

@@ -99,8 +99,24 @@ def keyed(secret: str) -> str:
 # text ---------------------------------------------------------------------------------------------
 
 
+# Short texts without a secret: words, ids and names that come again and again. None with one is remembered.
+_clean: set[str] = set()
+SHORT, REMEMBERED = 64, 8_192
+
+
 def text(value: str) -> str:
     """A text without its secrets."""
+    if value in _clean and not _also.get():
+        return value
+    clean = _without(value)
+    if clean is value and len(value) <= SHORT and not _also.get():
+        if len(_clean) >= REMEMBERED:
+            _clean.clear()
+        _clean.add(value)
+    return clean
+
+
+def _without(value: str) -> str:
     parts, at = [], 0
     for begin, end, rule, secret in _removed(value):
         parts += [value[at:begin], marker(rule, secret)]
@@ -270,7 +286,7 @@ def _member(name: Any, value: Any) -> Any:
 
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name holds a secret, however it is spelled."""
-    return any(_is_secret(normal(one)) for one in {name, name.rpartition(".")[2]})
+    return _is_secret(normal(name)) or ("." in name and _is_secret(normal(name.rpartition(".")[2])))
 
 
 def _is_secret(plain: str) -> bool:

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from dashboard.pages.rules import read
 from runs import rules
-from runs.rules import ApprovalRule, CompensationRule, Rules, rules_of
+from runs.rules import ApprovalRule, CompensationRule, Retention, Rules, rules_of
 from tests.dashboard.scenes import an_admin, browser, text_of
 from tests.worlds import World
 
@@ -39,6 +39,9 @@ FORM: dict[str, Any] = {
     "c_minutes": ["60", "1440", "1440"],
     "c_after": ["yes", "no", "no"],
     "c_propose": ["drain", "people", "people"],
+    "secret_fields": "Kunden-Nummer\r\n\r\n iban ",
+    "keep_evidence": "90",
+    "keep_notices": "",
 }
 
 
@@ -62,6 +65,8 @@ def test_an_admin_puts_rules_in_force(world: World) -> None:
             ),
             CompensationRule(kind="restore_files", policy="automatic"),
         ),
+        secret_fields=("Kunden-Nummer", "iban"),
+        retention=Retention(evidence=90),
     )
     html = erin.get(path).content.decode()
     assert "Version 1, by Erin" in text_of(html)

@@ -37,8 +37,8 @@ def refused_page(request: HttpRequest, error: Exception) -> None:
     exists in another one, neither what is kept nor how long that takes.
     """
     absent = isinstance(error, access.NotFound | Http404)
-    where = {} if absent else {"stream": getattr(error, "workspace_id", "")}
-    _refused(request, access.person(_person(request)), 404 if absent else 403, **where)
+    stream = "" if absent else getattr(error, "workspace_id", "")
+    _refused(request, access.person(_person(request)), 404 if absent else 403, stream)
 
 
 def refused_call(request: HttpRequest, problem: Problem) -> None:
@@ -48,15 +48,15 @@ def refused_call(request: HttpRequest, problem: Problem) -> None:
     actor = getattr(request, "auth", None)
     if isinstance(actor, access.Actor):
         stream = actor.token.workspace_id if actor.token is not None else ""
-        _refused(request, actor, problem.status, stream=stream)
+        _refused(request, actor, problem.status, stream)
     elif problem.name == "token-refused":
-        told = {"address": address_of(request)}
+        told: dict[str, Any] = {"address": address_of(request)}
         audit.note("token.refused", audit.NOBODY, stream=audit.INSTALLATION, wait=_waits(request), **told)
 
 
-def _refused(request: HttpRequest, actor: access.Actor, answer: int, stream: str = "") -> None:
+def _refused(request: HttpRequest, actor: access.Actor, answer: int, stream: str) -> None:
     person = actor.user.pk if actor.user is not None and not stream else None
-    told = {"answer": answer, "at": _at(request), "method": request.method, "via": actor.via}
+    told: dict[str, Any] = {"answer": answer, "at": _at(request), "method": request.method, "via": actor.via}
     wait = _waits(request)
     audit.note("access.refused", actor.id, stream=stream, person=person, wait=wait, **told)
 
@@ -87,7 +87,7 @@ def left(request: HttpRequest, answer: HttpResponseBase) -> None:
     if answer.status_code != 200 or request.method != "GET" or not is_file or _at(request) in PUBLIC:
         return
     of = dict(request.resolver_match.kwargs) if request.resolver_match else {}
-    told = {"what": _at(request), "form": FORMS.get(kind, "file"), **of}
+    told: dict[str, Any] = {"what": _at(request), "form": FORMS.get(kind, "file"), **of}
     actor = getattr(request, "auth", None)
     if not isinstance(actor, access.Actor):
         actor = access.person(_person(request))
@@ -116,10 +116,10 @@ def _of_paper(of: dict[str, Any]) -> str:
     from effects.models import Attachment
 
     if "statement_id" in of:
-        found = Statement.objects.filter(pk=of["statement_id"]).values_list("workspace_id", flat=True)
-    else:
-        found = Attachment.objects.filter(pk=of["attachment_id"]).values_list("run__workspace_id", flat=True)
-    return found.first() or ""
+        statements = Statement.objects.filter(pk=of["statement_id"])
+        return statements.values_list("workspace_id", flat=True).first() or ""
+    papers = Attachment.objects.filter(pk=of["attachment_id"])
+    return papers.values_list("run__workspace_id", flat=True).first() or ""
 
 
 # signing in ---------------------------------------------------------------------------------------
@@ -148,6 +148,6 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
     audit.note("person.sign_in_failed", audit.NOBODY, person=known, **_where(request))
 
 
-def _where(request: HttpRequest | None) -> dict[str, str]:
+def _where(request: HttpRequest | None) -> dict[str, Any]:
     address = address_of(request) if request is not None else ""
     return {"address": address} if address else {}

@@ -83,7 +83,7 @@ def _on_record(decide: Callable[P, Decided | NotDecided]) -> Callable[P, Decided
         actor: Any = kwargs["actor"]
         if isinstance(told, NotDecided):
             stream = told.review.run.workspace_id
-            why = {"review": told.review.pk, "because": told.reason, "act": decide.__name__}
+            why: dict[str, Any] = {"review": told.review.pk, "because": told.reason, "act": decide.__name__}
             audit.note("approval.refused", actor.id, stream=stream, **why)
         return told
 

@@ -155,9 +155,11 @@ def place(note_id: int) -> None:
 
 def homes_of(person: int | None) -> list[str]:
     """The streams that tell of this person; everybody's drills are nobody's home."""
+    if person is None:
+        return [INSTALLATION]
     mine = Membership.objects.filter(user_id=person).exclude(workspace__slug=DRILLS)
     found = list(mine.order_by("workspace_id").values_list("workspace_id", flat=True)[:A_PASS])
-    return found if person is not None and found else [INSTALLATION]
+    return found or [INSTALLATION]
 
 
 # stops of single runs -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from runs.evidence import last_line
 from runs.models import Evidence, EvidencePayload, Seal, Workspace
 
 SHOWN, LOOKED = 50, 5_000
+FACTS = 6  # of a body, beside its line; all of it is in the body
 DAY = timedelta(days=1)
 # What a choice stands for: beginnings of kinds.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -165,9 +166,12 @@ def _told(body: EvidencePayload | None) -> dict[str, Any]:
 
 
 def _facts(told: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in told.items():
-        if key not in APART and isinstance(value, str | int) and value != "":
-            yield key, value
+    short = [(key, value) for key, value in told.items() if key not in APART and _is_short(value)]
+    yield from short[:FACTS]
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str | int) and 0 < len(str(value)) <= 60
 
 
 def _is_actor(value: Any) -> bool:

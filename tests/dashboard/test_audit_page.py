@@ -68,7 +68,7 @@ def take(client: Client, path: str) -> int:
 
 
 def a_token_is_used(world: World, _: Client) -> None:
-    _, text = people.issue_token(
+    _token, text = people.issue_token(
         actor=access.SET_UP, workspace_id=world.workspace.pk, name="new", scopes=["runs:read"]
     )
     for _n in range(2):
@@ -76,7 +76,7 @@ def a_token_is_used(world: World, _: Client) -> None:
 
 
 def a_token_may_not(world: World, _: Client) -> None:
-    _, text = people.issue_token(
+    _token, text = people.issue_token(
         actor=access.SET_UP, workspace_id=world.workspace.pk, name="new", scopes=["runs:read"]
     )
     path, shown = f"/api/v1/runs/{world.run().pk}/stops", {"Authorization": f"Bearer {text}"}
@@ -371,7 +371,7 @@ def test_the_file_checks_itself_and_names_what_was_done_to_it(world: World, tmp_
     record(space, *[Line("token.issued", "user:1", {"n": n}) for n in range(6)])
     seal_stream(space.pk)
     record(space, Line("token.revoked", "user:1"))
-    answer = browser(an_admin(world)).get(f"/audit.jsonl?workspace={space.slug}")
+    answer: Any = browser(an_admin(world)).get(f"/audit.jsonl?workspace={space.slug}")
     rows = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
     file, found = tmp_path / "audit.jsonl", {}
     for name, (change, _) in TAMPERED.items():

@@ -68,6 +68,16 @@ def test_the_same_refusal_again_is_a_count_and_not_a_line(monkeypatch: pytest.Mo
     assert written(space) == [*lines, ("access.refused", "user:1", body | {"times": 51})]
 
 
+def test_a_mark_takes_no_lock_that_a_stop_needs() -> None:
+    space = a_workspace().pk
+    with CaptureQueriesContext(connection) as asked:
+        refuse("user:1", space)
+    said = [one["sql"].lower() for one in asked.captured_queries]
+    assert any("runs_auditnote" in sql for sql in said)
+    assert not [sql for sql in said if "for no key update" in sql or "for update" in sql]
+    assert not [sql for sql in said if '"runs_workspace"' in sql or '"runs_run"' in sql]
+
+
 def test_what_happens_again_no_more_is_forgotten_and_not_before_it_is_written() -> None:
     space = a_workspace().pk
     refuse("user:1", space)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 STEP = "  "
+DEEPEST = 64  # brackets alone would fill a page with spaces
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -30,7 +31,9 @@ def read(text: str) -> Any:
 
 
 def indented(value: Any, room: str = "") -> str:
-    """As json.dumps(indent=2) writes it."""
+    """As json.dumps(indent=2) writes it. Raises RecursionError for what is nested deeper than DEEPEST."""
+    if len(room) > DEEPEST * len(STEP):
+        raise RecursionError
     if not isinstance(value, list) or not value:
         return "{}" if isinstance(value, Pairs) else leaf(value)
     inner, (begin, end) = room + STEP, "{}" if isinstance(value, Pairs) else "[]"

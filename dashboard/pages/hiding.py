@@ -11,13 +11,14 @@ from dashboard.pages.as_written import Number, Pairs
 from runs import redaction
 
 BODY_MAX = 8_000  # signs of a body that a page shows; the digest covers all of it
+ALL_OF_IT = 1_000_000  # the same where somebody says yes to it: a call of an agent has 256 KiB at most
 SECRET = re.compile(
     r"pass(word|wd|phrase)|secret|token|authorization|cookie|credential|private|api.?key|cvv|cvc|^pin$|card.?num",
     re.IGNORECASE,
 )
 
 
-def body_lines(body: bytes) -> list[str]:
+def body_lines(body: bytes, most: int = BODY_MAX) -> list[str]:
     """A body as a person reads it: JSON indented, one pair a line, each as it is written; the values of
     secrets are hidden.
     """
@@ -29,7 +30,7 @@ def body_lines(body: bytes) -> list[str]:
         text = as_written.indented(hide_in(as_written.read(text)))
     except (ValueError, RecursionError):
         text = hide(text)
-    shown = text[:BODY_MAX]
+    shown = text[:most]
     lines = [words.clean_end(line) for line in shown.splitlines()]
     left = len(text) - len(shown)
     return [*lines, f"… and {left} more characters"] if left else lines

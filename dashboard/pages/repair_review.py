@@ -13,7 +13,7 @@ from dashboard.pages import call_diff
 from dashboard.pages.call_diff import Part, part, parts_of
 from dashboard.pages.facts import name_actors
 from dashboard.pages.halts import Told, told
-from dashboard.pages.hiding import body_lines, hide
+from dashboard.pages.hiding import ALL_OF_IT, body_lines, hide
 from dashboard.pages.original import Original
 from dashboard.pages.review_facts import Barred, Detail, named, term_of, where_to
 from dashboard.words import Term
@@ -202,7 +202,7 @@ class RepairDetail(Detail):
 
     @property
     def body(self) -> str:
-        return "\n".join(body_lines(bytes(self.repair.body)))
+        return "\n".join(body_lines(bytes(self.repair.body), ALL_OF_IT))
 
     @property
     def op_class(self) -> str:

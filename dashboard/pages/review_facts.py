@@ -13,7 +13,7 @@ from django.db.models import BooleanField, Case, Value, When
 
 from dashboard import repair_words, words
 from dashboard.pages.facts import name_actors
-from dashboard.pages.hiding import body_lines, hide
+from dashboard.pages.hiding import ALL_OF_IT, body_lines, hide
 from dashboard.words import Term
 from effects import approvals, four_eyes, presets
 from effects.kinds import answer_of
@@ -242,7 +242,7 @@ class Detail:
     @property
     def body(self) -> str:
         """The stored body as a person reads it; bytes that are no text are told as that."""
-        return "\n".join(body_lines(bytes(self.effect.body)))
+        return "\n".join(body_lines(bytes(self.effect.body), ALL_OF_IT))
 
     @property
     def op_class(self) -> str:

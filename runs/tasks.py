@@ -104,6 +104,7 @@ def write_audit() -> None:
     """Take what people and agents did to the workspaces' streams, some lines of each in a pass."""
     if leaving():
         return
+    audit.flush()
     audit.take_presses()
     each(audit.place, audit.unplaced())
     each(audit.write, audit.due())

@@ -28,7 +28,7 @@ from runs.guard import Ask, Opened, Refusal, lock_run
 from runs.models import Permit, PermitState, Step, StepStatus
 from runs.store import one_transaction
 
-from . import intents, outbound, providers, settle
+from . import intents, outbound, providers, reviews, settle
 from .models import SENT_BY_US, Effect, Settlement
 
 log = logging.getLogger(__name__)
@@ -150,9 +150,20 @@ def _send(effect: Effect, permit: Permit, began: float) -> settle.Told:
     assert effect.kind is not None  # _queued() chose it by its kind
     effect.attempt = Effect.objects.values_list("attempt", flat=True).get(pk=effect.pk)
     try:
-        return providers.send(effect, effect.kind, partial(look_again, permit, began))
+        return providers.send(effect, effect.kind, partial(_look_again, effect, permit, began))
     except NotOpen as shut:
         return settle.Told("not_sent", detail=f"the second look said: {shut}")
+
+
+def _look_again(effect: Effect, permit: Permit, began: float) -> None:
+    """The last question, and before it: whether what we read before the gate is what people approved."""
+    try:
+        as_approved = reviews.effect_is_as_approved(effect, permit)
+    except DatabaseFailure as error:
+        raise NotOpen("nothing") from error
+    if not as_approved:
+        raise NotOpen("it is not what was approved")
+    look_again(permit, began)
 
 
 def look_again(permit: Permit, began: float) -> None:

@@ -54,7 +54,8 @@ def needed_for(kind: str, op_class: str, amount: str, asked: int, rules: Mapping
 
 def digest_of(effect: Effect, evidence_seq: int) -> str:
     """SHA-256 over the bytes as they are stored: what is sent and where to, the plan, the evidence."""
-    call = effect.kind.send if effect.kind else {}
+    kind = effect.kind
+    call = [kind.send, kind.provider, kind.account] if kind else []
     told = [effect.run_id, effect.key, effect.kind_name, effect.op_class, effect.title, effect.target]
     stored = [effect.amount, digest(bytes(effect.body)), digest(bytes(effect.plan)), call]
     return digest(canonical([*told, *stored, evidence_seq]))

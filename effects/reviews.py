@@ -185,6 +185,12 @@ def is_as_approved(compensation: Compensation, permit: Permit) -> bool:
     return all(digest == digest_of_compensation(compensation, seq) for digest, seq in used)
 
 
+def effect_is_as_approved(effect: Effect, permit: Permit) -> bool:
+    """The same of an effect; one that nobody had to approve is sent as it was read."""
+    used = Approval.objects.filter(permit=permit).values_list("digest", "review__evidence_seq")
+    return all(digest == digest_of(effect, seq) for digest, seq in used)
+
+
 def settled_for_dispatch(run: Run, review: Review, needed: int) -> list[Line]:
     """Read the review of a compensation anew before it is sent; it stays approved only where all holds."""
     if is_over(review):

@@ -291,12 +291,18 @@ def test_new_evidence_voids_every_yes_and_people_are_asked_again(world: World) -
 
 
 @pytest.mark.invariant("I15")
-def test_where_a_kind_sends_to_is_part_of_what_was_approved(world: World) -> None:
+@pytest.mark.parametrize(
+    "new",
+    [{"send": {"url": "https://elsewhere.example/charges"}}, {"account": "another"}, {"provider": "job"}],
+)
+def test_where_a_kind_sends_to_and_as_whom_is_part_of_what_was_approved(
+    world: World, new: dict[str, Any]
+) -> None:
     kind = a_kind(world.workspace, send={"url": "https://bank.example/charges"})
     run = world.run()
     review = waiting(world, run)
     approve(review, world.bob)
-    type(kind).objects.filter(pk=kind.pk).update(send={"url": "https://elsewhere.example/charges"})
+    type(kind).objects.filter(pk=kind.pk).update(**new)
     assert isinstance(ask_gate(world, run), Waiting)
     assert states(review) == ["VOID"]
 

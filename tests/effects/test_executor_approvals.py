@@ -60,6 +60,30 @@ def test_a_rule_holds_what_we_send_until_a_person_approves_it(bank: Provider, wo
     assert stands(effect) == (Settlement.CONFIRMED, StepStatus.SUCCEEDED)
 
 
+@pytest.mark.invariant("I14")
+def test_what_was_read_before_the_gate_is_sent_only_as_it_was_approved(
+    bank: Provider, world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kind named another address when we read it; people approved this one meanwhile."""
+    effect, review = waiting(world, run)
+    approvals.approve(actor=world.bob, review_id=review.pk, digest=review.digest, signed_in_s=1)
+    read = executor._queued
+
+    def before(effect_id: str) -> Effect | None:
+        found = read(effect_id)
+        assert found is not None
+        assert found.kind is not None
+        found.kind.send = {"url": f"{bank.url}/elsewhere"}
+        return found
+
+    monkeypatch.setattr(executor, "_queued", before)
+    assert executor.execute(effect.pk) == "not_sent"
+    assert bank.ledger.lines("request") == []
+    assert (fresh(effect).settlement, Approval.objects.get().state) == ("DECLARED", "CONSUMED")
+    monkeypatch.setattr(executor, "_queued", read)
+    assert executor.execute(effect.pk) == "not dispatched", "people are asked anew"
+
+
 def test_what_people_rejected_is_taken_off_the_queue(bank: Provider, world: World, run: Run) -> None:
     effect, review = waiting(world, run)
     approvals.reject(actor=world.bob, review_id=review.pk, reason="wrong card")

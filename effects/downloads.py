@@ -34,7 +34,7 @@ def download(url: str, into: IO[bytes], headers: Mapping[str, str], most: int = 
             _take(connection.getresponse(), into, most, target)
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(
-                f"no whole answer from {target.origin}: {error or type(error).__name__}"
+                f"no whole answer from {target.origin}: {str(error) or type(error).__name__}"
             ) from error
 
 

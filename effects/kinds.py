@@ -81,13 +81,13 @@ def check(new: NewKind) -> None:
             raise BadKind(on_wire(name), "This is one of the six answers; it may not be empty")
     if new.retry_after_s and new.provider == Provider.OUTSIDE:
         raise BadKind("retry_after_s", "Only what our executor sends is tried again by it")
-    for name in ("send", "lookup", "compensate"):
-        if _texts_hold_secret(getattr(new, name)):
-            raise BadKind(name, "It holds what looks like a secret; credentials are given to its account")
     presets.check(new)
     CHECKS[new.provider](new)
     if is_own(new.lookup):
         own.check(new)
+    for name in ("send", "lookup", "compensate"):
+        if _texts_hold_secret(getattr(new, name)):
+            raise BadKind(name, "It holds what looks like a secret; credentials are given to its account")
 
 
 def completed(new: NewKind) -> NewKind:

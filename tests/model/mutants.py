@@ -180,7 +180,7 @@ GATE: dict[str, Mutant] = {
     "doubt is sent": Mutant("what is in doubt", {"effects.intents.WAIT": ()}, (MACHINE, "I6")),
 }
 STOPS: dict[str, Mutant] = {
-    "a press twice": Mutant("the key of a press", {"runs.stops.pressed_before": nothing}, ("I4",)),
+    "a press twice": Mutant("the key of a press", {"runs.stops.pressed_before": nothing}, ("I4", SCHEMA)),
     "lost ones unlisted": Mutant("LOST permits, in the list", {"runs.stops.PermitState": OPEN_ONLY}, ("I2",)),
     "no fan-out": Mutant(
         "the runs of a scope", {"runs.fanout._left": lambda stop: Run.objects.none()}, ("I19",)

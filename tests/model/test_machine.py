@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db]
 SEEDS = Path(__file__).parents[1] / "seeds" / "machine.txt"
 SAMPLE = (9, 16)  # examples, steps
 SEARCHED = (60, 30)
-A_MUTANT, A_MASKED = (40, 20), (16, 20)
+A_MUTANT, A_MASKED = (200, 25), (40, 25)
 FIRST_SEED, HOW_MANY = 1, 12
 # What a long search has to come to, or its silence says nothing.
 SITUATIONS = (

@@ -2,7 +2,8 @@
 
 No request waits for a workspace's lock to leave its mark here, and no stop for such a mark: `note()` puts a
 row down by itself, and a task takes the rows to the streams some seconds later, a few lines under a lock.
-The same again is a count: a line at once, and another an hour later at the earliest, with how often by then.
+The same again is a count: a line at once, and another an hour later at the earliest, with how often by then;
+of what was not refused a minute later.
 What a flood brings beyond its room is counted in one row. A count is "at least": the process may die first.
 """
 
@@ -30,7 +31,7 @@ NOBODY = "nobody"  # the actor where nobody is known
 MORE = "audit.more"
 HELD_MOST, ROWS_MOST = 500, 1_000  # different marks: in one process, and on their way to one stream
 QUIET_S = 5.0  # the same mark is put down once in so many seconds; meanwhile it is counted
-LINE_EVERY = timedelta(hours=1)
+LINE_EVERY, SOON = timedelta(hours=1), timedelta(minutes=1)  # of refusals; of what people did
 A_PASS, AT_ONCE = 200, 100
 LATE_MS = 60_000  # a press has its id so long before its commit at most
 
@@ -173,12 +174,17 @@ def take_presses() -> None:
     Installation.objects.get_or_create(pk=INSTALLATION)
     upto = Installation.objects.values_list("pressed_upto", flat=True).get(pk=INSTALLATION)
     newest = Press.objects.aggregate(pk=Max("pk"))["pk"] or ""
-    fresh = Press.objects.filter(pk__gt=_before(upto), pk__lte=newest)
-    stops = sorted(set(fresh.filter(_of_a_run()).order_by().values_list("stop_id", flat=True)))
+    fresh = Press.objects.filter(_is_fresh("pk", "at", upto), _of_a_run(), pk__lte=newest)
+    stops = sorted(set(fresh.order_by().values_list("stop_id", flat=True)))
     for start in range(0, len(stops), A_PASS):
-        _note_presses(stops[start : start + A_PASS])
-    if newest > upto:
-        Installation.objects.filter(pk=INSTALLATION).update(pressed_upto=newest)
+        _note_presses(stops[start : start + A_PASS], upto)
+    Installation.objects.filter(pk=INSTALLATION, pressed_upto__lt=newest).update(pressed_upto=newest)
+
+
+def _is_fresh(pk: str, at: str, upto: str) -> Q:
+    """Not looked at yet, or perhaps: it may have been committed after a newer one. Notes live longer."""
+    late = Q(**{f"{pk}__gt": _before(upto), f"{at}__gt": Now() - LINE_EVERY / 2})
+    return Q(**{f"{pk}__gt": upto}) | late
 
 
 def _of_a_run() -> Q:
@@ -193,10 +199,11 @@ def _before(press_id: str) -> str:
     return f"{prefix}_{max(0, int(text[:12], 16) - LATE_MS):012x}" if text else ""
 
 
-def _note_presses(stops: list[str]) -> None:
+def _note_presses(stops: list[str], upto: str) -> None:
     alike = ("stop__workspace_id", "stop_id", "stop__run_id", "stop__scope", "actor", "mode", "answer", "via")
     rows = Press.objects.filter(_of_a_run(), stop__in=stops).order_by().values(*alike)
-    for row in rows.annotate(n=Count("pk"), first=Min("at"), last=Max("at")).order_by("first"):
+    told = rows.annotate(n=Count("pk"), newest=Max("pk"), first=Min("at"), last=Max("at"))
+    for row in told.filter(_is_fresh("newest", "last", upto)).order_by("first"):
         _set(row)
 
 
@@ -219,7 +226,8 @@ def _set(row: dict[str, Any]) -> None:
 
 
 def _due() -> QuerySet[AuditNote]:
-    late = Q(written=0) | Q(written_at__lt=Now() - LINE_EVERY)
+    refused = Q(kind__endswith=".refused") | Q(kind__endswith="_failed") | Q(kind=MORE)
+    late = Q(written=0) | Q(written_at__lt=Now() - LINE_EVERY) | ~refused & Q(written_at__lt=Now() - SOON)
     return AuditNote.objects.filter(late, count__gt=F("written")).exclude(stream="")
 
 

@@ -78,6 +78,17 @@ def test_a_mark_takes_no_lock_that_a_stop_needs() -> None:
     assert not [sql for sql in said if '"runs_workspace"' in sql or '"runs_run"' in sql]
 
 
+def test_what_people_did_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "QUIET_S", 0)
+    space = a_workspace().pk
+    for times in (1, 2):
+        audit.note("export.made", "user:1", stream=space)
+        audit.note("access.refused", "user:1", stream=space)
+        kinds = [kind for kind, _, _ in written(space)]
+        assert kinds == ["export.made", "access.refused", "export.made"][: times + 1]
+        AuditNote.objects.update(written_at=after(-61))
+
+
 def test_what_happens_again_no_more_is_forgotten_and_not_before_it_is_written() -> None:
     space = a_workspace().pk
     refuse("user:1", space)
@@ -158,9 +169,7 @@ def test_what_a_person_does_goes_to_all_of_their_workspaces_or_to_the_installati
 def test_stops_of_single_runs_are_noted_afterwards_and_never_in_their_transaction() -> None:
     world = World()
     run = world.run()
-    with CaptureQueriesContext(
-        connection,
-    ) as asked:
+    with CaptureQueriesContext(connection) as asked:
         stop = world.stop(run).stop
     assert asked.captured_queries
     assert not [sql for sql in asked.captured_queries if "auditnote" in sql["sql"].lower()]
@@ -172,4 +181,11 @@ def test_stops_of_single_runs_are_noted_afterwards_and_never_in_their_transactio
     ]
     assert Evidence.objects.filter(stream=space, kind="stop.noted").get().stop_id == stop.pk
     assert len(written(space)) == before + 1, "looked at again, noted once"
+    AuditNote.objects.update(written_at=after(-3_601))
+    Press.objects.update(at=after(-3_700))
+    assert audit.forget() > 0
+    assert len(written(space)) == before + 1, "nor once more when its note was forgotten"
+    world.stop(run, by=world.bob)
+    again = [(kind, who) for kind, who, _ in written(space)[before + 1 :]]
+    assert again == [("stop.noted", world.bob.id)], "another's press is told, the first is not told again"
     assert Installation.objects.get().pressed_upto == Press.objects.order_by("-pk")[0].pk

@@ -37,7 +37,7 @@ def an_agent_of(world: World, person: Any) -> Any:
 def answered(world: World, row: Any, by: Any, said: Answer) -> int:
     """An agent comes for the look-up of this effect and answers it; the seq of its line."""
     Effect.objects.filter(pk=row.pk).update(next_check_at=in_seconds(-1), check_until=in_seconds(3_600))
-    [turn] = [one for one in polled.take(by, world.workspace.pk) if one.effect.pk == row.pk]
+    [turn] = [one for one in polled.take(by, world.workspace.pk) if one.row.pk == row.pk]
     polled.answer(actor=by, effect_id=row.pk, turn=turn.id, said=said)
     line = Evidence.objects.filter(stream=row.run_id, kind="effect.looked_up").order_by("-seq").first()
     assert line is not None

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_django.fixtures import Settings
 from effects import drain, ends, executor, intents, jobs, lookup, outbound, reconcile, repair, tasks
 from effects.models import Effect, Kind, Settlement
 from runs.models import Evidence, EvidencePayload, Permit, PermitState, Run, RunStatus, StepStatus
+from runs.store import database_time
 from tests.provider import Provider
 from tests.worlds import World, a_kind, a_step, an_effect, fresh, in_seconds, intention, kinds_of, lapse
 
@@ -118,15 +120,16 @@ def test_a_lost_answer_is_confirmed_by_the_provider(bank: Provider, world: World
 def test_the_evidence_says_who_was_asked_and_what_was_seen(bank: Provider, world: World, run: Run) -> None:
     effect = unknown(bank, world, run)
     check(effect)
-    assert seen(effect) == [
-        {
-            "answer": "present",
-            "detail": "the provider answered 200",
-            "observed": {"asked": f"GET {bank.url}", "status": 200, "fields": {"key": "charge:7"}},
-            "provider_ref": bank.state.objects["charge:7"]["id"],
-            "means": "happened",
-        }
-    ]
+    [told] = seen(effect)
+    assert database_time() - datetime.fromisoformat(told.pop("asked_at")) < timedelta(minutes=1)
+    assert told == {
+        "answer": "present",
+        "detail": "the provider answered 200",
+        "observed": {"asked": f"GET {bank.url}", "status": 200, "fields": {"key": "charge:7"}},
+        "provider_ref": bank.state.objects["charge:7"]["id"],
+        "means": "happened",
+        "attempt": 1,
+    }
     line = Evidence.objects.get(stream=run.pk, kind="effect.looked_up")
     assert (line.actor, line.ground, line.effect_key) == ("system", "looked up", "charge:7")
     assert kinds_of(run)[-3:] == ["effect.looked_up", "effect.confirmed", "step.succeeded"]

@@ -119,6 +119,16 @@ class Compensation(Machine):
                 condition=Q(state__in=IN_DOUBT, next_check_at__isnull=False),
             ),
             models.Index(fields=["unknown_since"], name="compensation_unknown", condition=Q(state="UNKNOWN")),
+            models.Index(
+                fields=["settled_at"],
+                name="compensation_was_unknown",
+                condition=Q(unknown_since__isnull=False, settled_at__isnull=False),
+            ),
+            models.Index(
+                fields=["dispatched_at"],
+                name="compensation_by_dispatch",
+                condition=Q(dispatched_at__isnull=False),
+            ),
         )
 
     def __str__(self) -> str:

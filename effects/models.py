@@ -202,6 +202,11 @@ class Effect(Machine):
                 name="effect_was_unknown",
                 condition=Q(unknown_since__isnull=False, settled_at__isnull=False),
             ),
+            models.Index(
+                fields=["dispatched_at"],
+                name="effect_by_dispatch",
+                condition=Q(dispatched_at__isnull=False),
+            ),
         )
 
     def __str__(self) -> str:
@@ -333,6 +338,7 @@ class Report(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "version"], name="report_version_once"),)
+        indexes = (models.Index(fields=["issued_at"], name="report_by_time"),)
 
     def __str__(self) -> str:
         return f"{self.run_id} v{self.version}"

@@ -74,6 +74,7 @@ def figures(told: dict[str, Any]) -> list[str]:
     rows += [row["says"] for part in ("workers", "late", "turns") for row in told[part]["rows"]]
     rows += [row["became"] for row in told["in_flight"]["rows"]]
     rows += [row["says"] for row in told["repairs"]["rows"]]
+    rows += [row["says"] for row in told["measures"]]
     rows += [told[part]["says"] for part in ("in_flight", "log", "workers", "late")]
     return [text for text in rows if text]
 

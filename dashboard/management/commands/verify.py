@@ -19,7 +19,7 @@ from dashboard.verify import Verdict, streams, verify_all
 from effects.downloads import download
 from runs.evidence import digest
 
-STREAM = re.compile(r"(run|ws)_\w+")
+STREAM = re.compile(r"(run|ws)_\w+|installation")
 URL = re.compile(r"https?://", re.IGNORECASE)
 LIMITS = (
     "A chain can't show what was never written, nor a stream that was rewritten whole: "

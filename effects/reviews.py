@@ -27,6 +27,7 @@ from runs.models import (
     StopRequest,
 )
 from runs.rules import rules_of
+from runs.scopes import stop_above
 from runs.store import Now, after, database_time
 
 from . import compensation_moves
@@ -402,9 +403,15 @@ def withdrawn(run: Run, review: Review, actor: str, why: str) -> list[Line]:
     return unqueue(review, actor)
 
 
+def no_policy_of_effects() -> None:
+    """Such a policy reaches no run; the gate refuses its kinds, and after its release the step goes on."""
+
+
 def queue(run: Run, review: Review, actor: str) -> list[Line]:
-    """Granted: its step may be claimed again, and our executor hears of it; nothing while the run is held."""
-    if run.status != RunStatus.ACTIVE:
+    """Granted: its step may be claimed again, and our executor hears of it; nothing while the run is held,
+    nor behind a shut gate above it whose stop has not reached the run yet.
+    """
+    if run.status != RunStatus.ACTIVE or stop_above(run, no_policy_of_effects) is not None:
         return []
     rows = Step.objects.filter(pk=review.step_id)
     if not Step.grant(rows):

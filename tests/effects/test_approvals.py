@@ -14,12 +14,14 @@ from effects.drain import drain_run
 from effects.models import Approval, Effect, Review
 from effects.restore import Before, put_to_rest
 from effects.resume import Resumed, resume
-from runs import access, gate, rules
+from runs import access, fanout, gate, gates, rules, scopes
 from runs.access import Actor, NotAllowed, NotFound
 from runs.evidence import Line, record
 from runs.guard import Known, Opened, Refusal, Waiting, lock_run
 from runs.models import Evidence, EvidencePayload, Membership, Permit, Restore, Role, Run, Step
 from runs.rules import ApprovalRule, Rules
+from runs.scopes import Target
+from runs.stops import Wish
 from tests.worlds import (
     World,
     a_kind,
@@ -437,6 +439,32 @@ def test_a_stop_closes_what_waits_and_a_late_yes_is_evidence_only(
         assert isinstance(said, Known)
         assert said.answer == "settled", "never started, and never will be"
     assert not Permit.objects.exists()
+
+
+@pytest.mark.invariant("I17")
+@pytest.mark.parametrize("mode", ["pause", "cancel"])
+def test_a_yes_between_a_scope_s_acknowledgement_and_its_runs_starts_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    run = world.run()
+    review = waiting(world, run)
+    target = Target("workspace", world.workspace.pk)
+    with monkeypatch.context() as dies:
+        dies.setattr(scopes, "_fence", lambda stop_id: False)
+        stop = scopes.request_scope_stop(actor=world.alice, wish=Wish(mode=mode), target=target).stop
+    assert fresh(run).status == "ACTIVE", "acknowledged, and no run was reached"
+    decided = approve(review, world.bob)
+    assert isinstance(decided, Decided)
+    assert (decided.answer, decided.started) == ("granted", False)
+    assert Step.objects.get(run=run).status == "WAITING_APPROVAL"
+    fanout.fence(stop.pk)
+    drain_run(run.pk)
+    if mode == "cancel":
+        assert states(review) == ["VOID"]
+        return
+    gates.release(actor=world.bob, workspace_id=world.workspace.pk, reason="go on")
+    assert isinstance(resume(actor=world.alice, run_id=run.pk, reason="go on"), Resumed)
+    assert Step.objects.get(run=run).status == "PENDING"
 
 
 @pytest.mark.parametrize("end", ["complete", "fail"])

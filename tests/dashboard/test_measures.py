@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -14,14 +15,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboard import measure_words, measures, metrics
+from dashboard import measure_words, measures, metrics, reports
 from dashboard.measure_rows import Window
 from dashboard.measures import Measure, percentile
 from dashboard.pages.measure_charts import chart_of
 from dashboard.pages.measures import safe
 from effects.models import Report
 from runs.evidence import Line, record
-from runs.models import InFlight, Run, StopRequest
+from runs.models import InFlight, Run, StopPart, StopRequest
 from runs.store import database_time
 from tests.dashboard.scenes import browser, text_of
 from tests.worlds import (
@@ -371,8 +372,8 @@ def test_page_and_csv_tell_the_same_figures() -> None:
     world = World()
     seeded = Seeded(world.workspace)
     fill(seeded, 5)
-    html = browser(world.dana).get(f"/measures?workspace={world.workspace.slug}").content.decode()
-    said, told = text_of(html), table(world)
+    page = browser(world.dana).get(f"/measures?workspace={world.workspace.slug}").content.decode()
+    said, told = text_of(page), table(world)
     totals = {
         (row["measure"], row["figure"]): (row["value"], row["of"]) for row in told if row["day"] == "all"
     }
@@ -473,3 +474,122 @@ def test_of_too_few_prometheus_gets_the_counts_and_neither_ratio_nor_quantile(
     assert found["effects_reconciled_denominator"] == 2
     assert not [name for name in found if name.startswith(("effects_reconciled_ratio", "stop_ack_seconds"))]
     assert not [name for name in found if name.startswith("unknown_closed_seconds")]
+
+
+# --- One world, five tellers ------------------------------------------------------------------------------
+
+# By hand, of the five runs of `five_runs`: n and the figures of each measure.
+BY_HAND: dict[int, tuple[int, dict[str, float]]] = {
+    1: (5, {"p50": 0.3, "p95": 0.5}),
+    2: (5, {"found": 1}),
+    3: (5, {"in 5 min": 2, "in 1 h": 4, "in 24 h": 5}),
+    4: (5, {"twice": 1}),
+    5: (5, {"verified": 3, "failed": 1, "unknown": 1}),
+    6: (5, {"p50": 120, "p95": 600, "oldest open": 7_200}),
+    7: (5, {"whole": 4}),
+}
+
+
+def five_runs(seeded: Seeded) -> StopRequest:
+    """Five runs under one stop of a list, each with a little of everything; one of them went wrong."""
+    ago, arrived = 26 * HOUR, seeded.at(26 * HOUR)
+    bulk = seeded.stop(None, ago, scope="bulk", gate_at=None, arrived_at=arrived)
+    settled_after = (60, 300, 301, 3_600, 3_601)
+    unknown_for = (60, 60, 120, 300, 600)
+    repairs = ("VERIFIED", "VERIFIED", "VERIFIED", "FAILED", "UNKNOWN")
+    for place in range(5):
+        run = seeded.run()
+        gate = arrived + timedelta(seconds=(0.1, 0.2, 0.3, 0.4, 0.5)[place])
+        told: dict[str, Any] = {"scope_stop": bulk, "arrived_at": arrived, "gate_at": gate}
+        stop = seeded.stop(run, ago, **told)
+        StopPart.objects.create(stop=bulk, run=run, run_stop=stop, result="recorded")
+        permit = a_permit(a_step(run, "SUCCEEDED"), "REPORTED", effect_key=f"k-{place}")
+        settled = gate + timedelta(seconds=settled_after[place])
+        sent = {"dispatched_at": gate, "declared_at": seeded.at(30 * HOUR), "settled_at": settled}
+        since = settled - timedelta(seconds=unknown_for[place])
+        counts = {"counted": 2 if place == 4 else 1, "checks": 1, "unknown_since": since}
+        effect = an_effect(permit.step, "CONFIRMED", permit, key=permit.effect_key, **sent, **counts)
+        InFlight.objects.create(stop=stop, permit=permit, state_then="OPEN")
+        mended: dict[str, Any] = {"dispatched_at": gate}
+        if repairs[place] == "UNKNOWN":
+            mended["unknown_since"] = seeded.at(7_200)
+        a_compensation(effect, repairs[place], **mended)
+        behind = [("permit.opened", {"carried_version": 1, "permit_id": permit.pk})] if place == 4 else []
+        known = [("effect.confirmed", {"effect_key": effect.key})] if place != 4 else []
+        lines_of(run, ("stop.acknowledged", {"current_version": 2}), *behind, *known)
+        final: dict[str, Any] = {"outcome": "completed", "final": True, "upto_seq": 9, "body": "{}"}
+        Report.objects.create(run=run, version=1, digest="", issued_at=seeded.at(60), **final)
+    return bulk
+
+
+def close_to(figures: dict[str, float]) -> dict[str, Any]:
+    """Ages move while a test asks; lengths and counts don't."""
+    return {
+        name: pytest.approx(value, abs=60 if "oldest" in name else 0.001) for name, value in figures.items()
+    }
+
+
+def test_page_csv_prometheus_and_reports_tell_what_was_computed_by_hand(
+    scraped: Callable[[], dict[str, float]],
+) -> None:
+    world = World()
+    seeded = Seeded(world.workspace)
+    bulk = five_runs(seeded)
+    fill(Seeded(drill=True), 3)  # nobody counts them
+    client, address = browser(world.dana), f"/measures?workspace={world.workspace.slug}"
+    # CSV
+    totals: dict[int, dict[str, float]] = {}
+    for row in table(world):
+        if row["day"] == "all":
+            totals.setdefault(int(row["measure"]), {})[row["figure"]] = float(row["value"])
+            assert int(row["n"]) == BY_HAND[int(row["measure"])][0]
+    assert totals == {which: close_to(figures) for which, (_, figures) in BY_HAND.items()}
+    # the report of the stop, as JSON, and its page
+    told = client.get(f"/stops/{bulk.pk}/report.json").json()["measures"]
+    found = {row["number"]: (row["n"], {one["name"]: one["value"] for one in row["figures"]}) for row in told}
+    assert found == {which: (n, close_to(figures)) for which, (n, figures) in BY_HAND.items()}
+    page = plain(client.get(f"/stops/{bulk.pk}/report").content.decode())
+    assert [row["says"] for row in told if row["says"] not in page] == []
+    # the page
+    said = plain(client.get(address).content.decode())
+    for words_of_it in (
+        "0.30 s p50 0.50 s p95",
+        "1 in 5 stops",
+        "4 of 5 in 1 h",
+        "1 of 5 keys",
+        "3 of 5 verified",
+        "2 min 00 s p50 10 min 00 s p95 2 h 0 min oldest open",
+        "4 of 5 have it",
+    ):
+        assert words_of_it in said
+    # Prometheus
+    metric = scraped()
+    assert metric["stop_ack_seconds 0.5"] == pytest.approx(0.3)
+    assert metric["stop_ack_seconds 0.95"] == pytest.approx(0.5)
+    assert metric["post_quiesce_dispatches_total"] == 1
+    assert [metric[f"effects_reconciled_numerator {limit}"] for limit in ("5min", "1h", "24h")] == [2, 4, 5]
+    assert (metric["duplicate_effects_total"], metric["duplicate_effects_counted"]) == (1, 5)
+    assert [metric[f"compensations_sent {name}"] for name in ("verified", "failed", "unknown")] == [3, 1, 1]
+    assert metric["unknown_age_seconds"] == pytest.approx(7_200, abs=60)
+    assert (metric["reports_with_evidence_total"], metric["reports_issued"]) == (4, 5)
+
+
+def test_the_report_of_a_run_tells_the_same_of_that_run_alone() -> None:
+    world = World()
+    bulk = five_runs(Seeded(world.workspace))
+    run = Run.objects.get(pk=StopPart.objects.filter(stop=bulk).order_by("pk").last().run_id)  # type: ignore[union-attr]
+    found = {row.number: row for row in reports.build(run.pk).measures}
+    assert [row.n for row in found.values()] == [1, 1, 1, 1, 1, 1, 1]
+    assert [found[which].says for which in range(1, 8)] == [
+        f"#{StopRequest.objects.get(run=run).number}: 0.50 s. n = 1 stop.",
+        "1 found; 1 stop of runs took effect. Observed by our gates.",
+        "in 5 min: 0 of 1; in 1 h: 0 of 1; in 24 h: 1 of 1.",
+        "1 of 1 key.",
+        "Of 1: 0 verified, 0 failed, 1 unknown.",
+        "10 min 00 s. Oldest open: 2 h 0 min. Closed: n = 1. Open now: 1.",
+        "0 of 1 effects have a line of their settlement.",
+    ]
+
+
+def plain(html_text: str) -> str:
+    return " ".join(html.unescape(text_of(html_text)).split())

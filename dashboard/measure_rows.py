@@ -8,15 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import RawSQL
 
 from effects.duplicates import TWICE
 from effects.models import SETTLED, Compensation, Delivery, Effect, Settlement
 from effects.models import Report as ReportRow
 from runs.access import DRILLS
 from runs.models import Evidence, InFlight, Permit, ScopeKind, StopPart, StopRequest
+from runs.models.evidence import EFFECTIVE
 
 MOST = 10_000
-EFFECTIVE = ("stop.acknowledged", "stop.bound")  # the lines with which a run is held, as in its report
+# Written out in the query, or SQLite could not use the index of just these lines: of a long run, each permit
+# would be compared with every line before it.
+HOLDING = [RawSQL(f"'{kind}'", []) for kind in EFFECTIVE]  # noqa: S611
 SETTLING = tuple(f"effect.{value.lower()}" for value in Settlement.values)
 UNKNOWN, ACCEPTED = Settlement.UNKNOWN, Settlement.ACCEPTED_UNKNOWN
 
@@ -130,7 +134,7 @@ def _opened_behind(window: Window, stops: QuerySet[StopRequest]) -> list[Sample]
     held = stops.order_by("-pk").values("run_id")[:MOST]
     ended = Evidence.objects.filter(
         stream=OuterRef("stream"),
-        kind__in=EFFECTIVE,
+        kind__in=HOLDING,
         seq__lt=OuterRef("seq"),
         current_version__gte=OuterRef("carried_version"),
     )

@@ -6,6 +6,8 @@ from django.db import models
 
 from runs.store import Now
 
+EFFECTIVE = ("stop.acknowledged", "stop.bound")  # the lines with which a run is held
+
 
 class Evidence(models.Model):
     """What, who, when, which version, on what ground. `stream` is a run's or workspace's id."""
@@ -32,6 +34,9 @@ class Evidence(models.Model):
         indexes = (
             models.Index(fields=["stream", "effect_key", "seq"], name="evidence_of_effect"),
             models.Index(fields=["at"], name="evidence_by_time"),
+            models.Index(
+                fields=["stream", "seq"], name="evidence_of_gate", condition=models.Q(kind__in=EFFECTIVE)
+            ),
         )
 
     def __str__(self) -> str:

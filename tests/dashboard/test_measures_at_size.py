@@ -127,6 +127,18 @@ def whole(plan: str) -> list[str]:
     return [row for row in scans if any(name in row for name in LARGE)]
 
 
+@pytest.mark.django_db
+def test_what_was_opened_is_not_compared_with_every_line_before_it() -> None:
+    window = windows(many(a_workspace(), 3))["a run"]
+    with CaptureQueriesContext(connection) as asked:
+        measures.read(window, 2)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+    assert "evidence_of_gate" in plan_of(asked.captured_queries[-1]["sql"])
+
+
 @pytest.mark.long
 @pytest.mark.django_db
 def test_the_measures_of_ten_thousand_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,15 @@ class Strict(Parser):
 class Api(NinjaAPI):
     """Our problems are told as application/problem+json in the schema, too."""
 
+    made: Any = None
+
     def get_openapi_schema(self, **options: Any) -> Any:
+        """Made once: it is the same for everybody, and a second of work for whoever asks."""
+        if self.made is None:
+            self.made = self._make(**options)
+        return self.made
+
+    def _make(self, **options: Any) -> Any:
         schema = super().get_openapi_schema(**options)
         for operations in schema["paths"].values():
             for operation in operations.values():

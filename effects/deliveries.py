@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from runs import gate, policies, scopes, wake
+from runs import gate, policies, redaction, scopes, wake
 from runs.access import SYSTEM, Actor, NotFound, demand
 from runs.evidence import Line, canonical, digest, record
 from runs.guard import (
@@ -92,13 +92,20 @@ class Queued:
 
 
 def shown_target(delivery: Delivery) -> str:
-    """Where it goes, as people may read it: the path of a webhook is often a secret of its receiver."""
-    if delivery.channel != Channel.WEBHOOK:
-        return delivery.target
+    """Where it goes, as people may read it."""
+    return shown_address(delivery.target) if delivery.channel == Channel.WEBHOOK else delivery.target
+
+
+def shown_address(url: str) -> str:
+    """The origin of a URL and a mark for the rest, which is often a secret of its receiver.
+
+    The mark tells whether two addresses are the same; it can't be sent back as one.
+    """
     try:
-        return outbound.target_of(delivery.target).origin
+        target = outbound.target_of(url)
     except outbound.Refused:
         return "an address that can't be read"
+    return target.origin if target.path == "/" else f"{target.origin}/{redaction.marker('path', target.path)}"
 
 
 def message_of(delivery: Delivery) -> Message:
@@ -141,6 +148,8 @@ def check_target(message: Message) -> None:
 
 def check_url(url: str) -> None:
     """An address that outbound calls may have by its form. Raises BadTarget."""
+    if redaction.is_redacted(url):
+        raise BadTarget("This is how the address is shown: send it whole, or not at all")
     try:
         target = outbound.target_of(url)
     except outbound.Refused as error:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from pydantic import AfterValidator, Field, StrictBool
 
-from effects.deliveries import BadTarget
+from effects.deliveries import BadTarget, shown_address
 from runs import cursors, problems
 from runs.access import Actor, NotFound, demand_workspace
 from runs.api import READ, WRITE, Cursor, Limit
@@ -47,7 +47,10 @@ class TurnIn(In):
 
 
 class EndpointOut(Out):
-    """An endpoint. `failures`: tries in a row that failed; `off_because`: why it is told nothing."""
+    """An endpoint. `url` is its origin and a mark for the rest; `off_because`: why it is told nothing.
+
+    `failures`: tries in a row that failed.
+    """
 
     id: str
     name: str
@@ -103,10 +106,10 @@ class PostingsOut(Page):
 
 
 def endpoint_out(endpoint: Endpoint) -> dict[str, Any]:
-    """An endpoint on the wire, without its secrets."""
-    fields = [name for name in EndpointOut.model_fields if name != "secrets_in_force"]
-    told = {name: getattr(endpoint, name) for name in fields}
-    return EndpointOut.model_validate({**told, "secrets_in_force": endpoints.live(endpoint)}).wire()
+    """An endpoint on the wire, without its secrets: what follows its origin is often one."""
+    ours: dict[str, Any] = {"secrets_in_force": endpoints.live(endpoint), "url": shown_address(endpoint.url)}
+    told = {name: getattr(endpoint, name) for name in EndpointOut.model_fields if name not in ours}
+    return EndpointOut.model_validate({**told, **ours}).wire()
 
 
 def posting_out(posting: Posting) -> dict[str, Any]:

@@ -23,22 +23,14 @@ from dashboard.notices.endpoints import EVENTS, CantBeDone
 from dashboard.notices.models import Event
 from dashboard.notices.postings import TRIES
 from dashboard.pages.shell import actor_of, address, build_shell, person_of, signed_in, workspace_of
-from effects import outbound, signing
-from effects.deliveries import BadTarget
+from effects import signing
+from effects.deliveries import BadTarget, shown_address
 from runs import access
 from runs.models import User, Workspace
 
 SHOWN = 100
 POSTING = {"WAITING": "waiting", "SENT": "taken", "GIVEN_UP": "given up"}
 CHOICES = [(str(event), event.label) for event in Event if event != Event.TEST]
-
-
-def origin_of(url: str) -> str:
-    """Where an endpoint is, without its path, which is often a secret of the receiver."""
-    try:
-        return outbound.target_of(url).origin
-    except outbound.Refused:
-        return "an address that can't be read"
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,7 @@ def row_of(endpoint: Endpoint) -> EndpointRow:
     """`in use`, `failing` or `off`."""
     state = "off" if endpoint.off_at else "failing" if endpoint.failures else "in use"
     told = [Event(event).label.lower() for event in endpoint.events if event in EVENTS]
-    return EndpointRow(endpoint, origin_of(endpoint.url), state, words.listed(told))
+    return EndpointRow(endpoint, shown_address(endpoint.url), state, words.listed(told))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,10 @@ def test_an_endpoint_is_put_told_rotated_and_removed(world: World, manager: Wire
     assert manager.post("/endpoints/ops/end-old-secrets").data["secrets_in_force"] == 1
     read = manager.get("/endpoints/ops")
     assert (read.data["events"], "whsec_" in read.text) == (["stop.recorded"], False)
+    assert read.data["url"].startswith(f"{receiver.origin}/[redacted path ")
+    assert "s3cret-path" not in made.text + again.text + read.text + manager.get("/endpoints").text
+    back = manager.put("/endpoints/ops", body | {"url": read.data["url"]})
+    assert (back.status, Endpoint.objects.get().url) == (422, receiver.url)
     assert [one["name"] for one in manager.get("/endpoints").data["items"]] == ["ops"]
     assert manager.post("/endpoints/ops/test").data["event"] == "test"
     assert manager.post("/endpoints/ops/turn", {"on": False}).data["off_because"]

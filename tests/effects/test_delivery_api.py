@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -113,7 +114,9 @@ def test_the_path_of_a_webhook_and_the_text_of_a_message_are_not_told_again(agen
     target = "https://hooks.example.org/T0/s3cret"
     said = queued(agent, run, channel="webhook", target=target, body="dear Dana")
     assert said.status == 201
-    assert said.data["target"] == "https://hooks.example.org:443"
+    assert re.fullmatch(r"https://hooks.example.org:443/\[redacted path [0-9a-f]{8}\]", said.data["target"])
+    back = queued(agent, run, channel="webhook", target=said.data["target"], key="tell:back")
+    assert (back.status, "send it whole" in back.text) == (422, True)
     assert "s3cret" not in said.text
     assert "Dana" not in said.text
     asked = agent.post(f"/deliveries/{said.data['id']}/hand-over", SEEN)

@@ -123,11 +123,17 @@ def unknown_in(workspace: Workspace) -> Needs:
 def _unknown(effect: Effect) -> Need:
     said = ", ".join(words.brief(part) for part in (effect.amount, effect.target) if part)
     title = f"{words.brief(effect.title, 120)}{f' ({said})' if said else ''}"
-    why = f"{words.brief(effect.why_unknown, 120)}. ".capitalize() if effect.why_unknown else ""
+    why = _sentence(effect.why_unknown)
     looked = f"Looked up {words.count(effect.checks, 'time')}. " if effect.checks else ""
     says = f"{why}{looked}This does not prove that it failed. In {words.brief(effect.run.name)}."
     href, due = reverse("unknown", args=[effect.pk]), effect.next_check_at
     return Need(words.SETTLEMENT["UNKNOWN"], title, href, says, "Open it", effect.unknown_since, due)
+
+
+def _sentence(told: str) -> str:
+    """As somebody told it, names of errors with their capitals, ending in one full stop and a space."""
+    said = words.brief(told, 120).rstrip(". ")
+    return f"{said[:1].upper()}{said[1:]}. " if said else ""
 
 
 def unknown_messages_in(workspace: Workspace) -> Needs:

@@ -88,6 +88,11 @@ def test_what_needs_a_person_stands_first_the_oldest_unknown_on_top(world: World
     assert "7 things need you." in seen(world)
 
 
+def test_why_something_is_unknown_keeps_its_capitals_and_ends_in_one_full_stop(world: World) -> None:
+    unknown(world, key="lost", why_unknown="the call raised ReadTimeout.")
+    assert "The call raised ReadTimeout. This does not prove that it failed." in seen(world)
+
+
 def test_standing_stops_and_refusals_are_told_with_the_gates(world: World) -> None:
     run = world.run()
     stop = standing(world, mode="pause", review_at=in_seconds(86_400))

@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard import words
-from dashboard.pages.shell import actor_of, address, build_shell, signed_in, workspace_of
+from dashboard.pages.shell import actor_of, address, build_shell, person_of, signed_in, workspace_of
 from runs import access, people
 from runs.models import Membership, Role, Workspace
 from runs.people import MayNotCome
@@ -63,6 +63,7 @@ def people_page(request: HttpRequest) -> HttpResponse:
         told, status = add(request, workspace)
     shell = build_shell(request, "people", workspace)
     told |= {"shell": shell, "now": shell.now, "roles": ROLES}
+    told["may_erase"] = person_of(request).is_superuser
     told["list"] = People(workspace, request.GET.get("q", ""))
     return render(request, "people/page.html", told, status=status)
 

@@ -11,7 +11,7 @@ from django.test import Client
 
 from dashboard import erasing
 from dashboard.verify import verify_all
-from effects.models import Approval, Report
+from effects.models import Approval, Effect, Report
 from runs import access
 from runs.access import SET_UP
 from runs.evidence import seal_stream
@@ -94,8 +94,12 @@ def test_only_a_superuser_erases_after_a_second_look_and_never_themselves(world:
     for actor in (world.bob, world.dana, world.mallory):
         assert browser(actor).get(path).status_code == 404
         assert browser(actor).post(path, {"address": EMAIL}).status_code == 404
+    assert f'href="{path}"' not in browser(world.bob).get("/people").content.decode()
     User.objects.filter(pk=world.bob.user.pk).update(is_superuser=True)
     page = browser(world.bob)
+    people = page.get("/people").content.decode()
+    assert f'href="{path}"' in people
+    assert f'href="/people/{world.bob.user.pk}/erase"' not in people
     html = page.get(path).content.decode()
     assert NAME in html
     assert "can’t be taken back" in html
@@ -114,3 +118,23 @@ def test_the_command_counts_and_erases_once(world: World) -> None:
     call_command("erase", str(person(world).pk), yes=True, stdout=said)
     assert erasing.is_erased(person(world))
     assert Evidence.objects.filter(kind="person.erased").count() == 1
+
+
+def test_what_is_still_to_be_approved_sent_or_found_out_is_settled_first(world: World) -> None:
+    for settlement in ("DECLARED", "UNKNOWN"):
+        effect = an_effect(settlement=settlement, target=f"pay {NAME}")
+        with pytest.raises(erasing.StillOpen):
+            erasing.erase(actor=SET_UP, user_id=person(world).pk)
+        assert (fresh(effect).target, person(world).name) == (f"pay {NAME}", NAME)
+        Effect.objects.filter(pk=effect.pk).update(settlement="CONFIRMED")
+    erasing.erase(actor=SET_UP, user_id=person(world).pk)
+    assert set(Effect.objects.values_list("target", flat=True)) == {erasing.REMOVED}
+
+
+def test_a_person_who_is_called_like_a_word_of_ours_takes_none_with_them(world: World) -> None:
+    run = world.run()
+    world.stop(run, mode="cancel")
+    StopRequest.objects.update(requested_mode="cancel")
+    User.objects.filter(pk=person(world).pk).update(name="Cancel")
+    erasing.erase(actor=SET_UP, user_id=person(world).pk)
+    assert StopRequest.objects.get().requested_mode == "cancel"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -18,10 +17,9 @@ from runs import gate
 from runs.guard import STALE, STOPPED
 from runs.models import Gate, Policy, Run, Session, StopRequest, Workspace
 
-from .base import WINDOW_S
-
 Patches = dict[str, Any]
 look, why_not_resumed, calls = gate.look, resume._why_not, reconcile._calls
+absence_proves = reconcile._absence_proves
 by_report, approve = settle.settle_by_report, approvals.approve
 SCHEMA, MACHINE = "schema", "machine of states"  # what refuses some of them before a promise is broken
 
@@ -79,6 +77,18 @@ def _no_bump(rows: Run, epochs: dict[str, Any]) -> int:
 
 def _settle_as(move: Callable[..., int]) -> Callable[..., Any]:
     return lambda effect, why, **how: move(effect, "reported")
+
+
+def _of_a_kind_with(**named: int) -> Callable[..., bool]:
+    def proves(effect: Any, answer: Any, asked: Any) -> bool:
+        if effect.kind is None:
+            return absence_proves(effect, answer, asked)
+        with ExitStack() as stack:
+            for name, value in named.items():
+                stack.enter_context(patch.object(effect.kind, name, value))
+            return absence_proves(effect, answer, asked)
+
+    return proves
 
 
 def _late_is_nothing(effect: Any, permit: Any, told: Any, actor: Any, late: bool) -> Any:
@@ -209,7 +219,7 @@ TRUTH: dict[str, Mutant] = {
     ),
     "no window": Mutant(
         "the settle window",
-        {"effects.reconcile.timedelta": lambda seconds: timedelta(0 if seconds == WINDOW_S else seconds)},
+        {"effects.reconcile._absence_proves": _of_a_kind_with(settle_window_s=0)},
         ("I10", "I6"),
     ),
     "lost holders": Mutant(
@@ -219,11 +229,7 @@ TRUTH: dict[str, Mutant] = {
     ),
     "forgotten keys": Mutant(
         "how long keys are known",
-        {
-            "effects.reconcile.timedelta": lambda seconds: timedelta(
-                seconds * (100 if seconds > WINDOW_S else 1)
-            )
-        },
+        {"effects.reconcile._absence_proves": _of_a_kind_with(key_retention_s=10**8)},
         ("I10", "I6", "I11"),
     ),
     "timeout is done": Mutant("doubt", {"effects.settle.lose": _settle_as(Effect.confirm)}, ("I9",)),

@@ -6,20 +6,24 @@ tries every mutant: each is killed, or the pair or the test that kills it is nam
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from .base import Protocol, Team
+from .directed import BY_HAND
 from .mutants import ALL, NEAR, Mutant, gone
 from .search import Found, search
 from .spin import say
+from .told import PAGE, note, page, write
 
 pytestmark = [pytest.mark.django_db]
 SEEDS = Path(__file__).parents[1] / "seeds" / "machine.txt"
-SAMPLE = (9, 16)  # examples, steps
+SAMPLE = (7, 14)  # examples, steps
 SEARCHED = (60, 30)
 A_MUTANT, A_MASKED = (200, 25), (40, 25)
+SHORT = (40, 20)  # where ALLSTOP_SHORT_SEARCH is set: a first look at all of them
 FIRST_SEED, HOW_MANY = 1, 12
 # What a long search has to come to, or its silence says nothing.
 SITUATIONS = (
@@ -96,8 +100,11 @@ def test_a_search_comes_to_every_situation(team: Team) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_guard_that_is_gone_is_missed(team: Team, name: str) -> None:
     mutant = ALL[name]
+    size = A_MUTANT if mutant.killed_by else A_MASKED
+    size = SHORT if os.environ.get("ALLSTOP_SHORT_SEARCH") else size
     with gone(mutant):
-        found = search(team, *(A_MUTANT if mutant.killed_by else A_MASKED), scenes=NEAR.get(name, ()))
+        found = search(team, *size, scenes=NEAR.get(name, ()))
+    note(name, found, size)
     became = "killed" if found.broken else "survived"
     also = f"alone; see {mutant.directed}" if mutant.directed else ""
     say(f"{name:26} {became:8} {found.seconds:4.0f} s  {found.broken} {also}")
@@ -119,3 +126,10 @@ def _is_a_test(directed: str) -> bool:
     file, _, name = directed.partition("::")
     path = Path(__file__).parents[2] / file
     return bool(name) and path.exists() and f"def {name}(" in path.read_text()
+
+
+def test_the_page_of_mutants_is_what_the_searches_told() -> None:
+    assert [name for name in ALL if not _is_a_test(BY_HAND[name])] == []
+    if os.environ.get("ALLSTOP_WRITE"):
+        write()
+    assert PAGE.read_text() == page(), "write it: ALLSTOP_WRITE=1 python -m pytest … -k page"

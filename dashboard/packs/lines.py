@@ -1,13 +1,15 @@
 """One stream as JSON lines: what the chain hashes, bodies, seals, and a signed statement as its last line.
 
 `verify.py FILE.jsonl` follows it. A first line says of which stream it is; a seal stands behind the line that
-it seals. Without the last line the file was cut off.
+it seals. The statement names the digest of all before it: a chain alone is gone on with by anybody, and
+says nothing of the word "removed". Without the last line the file was cut off.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from django.db import connection
@@ -24,15 +26,28 @@ from .streaming import Streamed, _parts
 from .writing import _line_of_json, _Lines, _seals
 
 FORMAT = "allstop.stream/1"
+Row = dict[str, Any]
 
 
-def rows(stream: str) -> Iterator[dict[str, Any]]:
+def written(stream: str) -> Iterator[bytes]:
     """The lines of the file, a few in memory at a time. Who may have it is the caller's question."""
     seal_stream(stream)
     sealed = Seal.objects.filter(stream=stream).aggregate(top=Max("upto_seq"))["top"] or 0
-    at, upto = database_time().isoformat(), last_line(stream)
-    yield {"format": FORMAT, "stream": stream, "at": at, "upto_seq": upto}
-    lines, seals = _Lines(stream, upto), _seals(stream, sealed)
+    at, upto, text = database_time().isoformat(), last_line(stream), hashlib.sha256()
+    lines = _Lines(stream, upto)
+    about = {"format": FORMAT, "stream": stream, "at": at, "upto_seq": upto}
+    for row in _rows(about, lines, _seals(stream, sealed)):
+        data = _line_of_json(row)
+        text.update(data)
+        yield data
+    introduce()
+    told = {"stream": stream, "sha256": text.hexdigest()}
+    heads = [named(stream, upto, lines.head)] if upto else []
+    yield _line_of_json(dict(sign("pack", {"at": at, "streams": heads, "pack": told}).envelope))
+
+
+def _rows(about: Row, lines: Iterable[Row], seals: Iterator[Row]) -> Iterator[Row]:
+    yield about
     seal = next(seals, None)
     for line in lines:
         yield line
@@ -41,17 +56,14 @@ def rows(stream: str) -> Iterator[dict[str, Any]]:
             seal = next(seals, None)
     if seal is not None:  # what is left of an end that was cut off
         yield from (seal, *seals)
-    introduce()
-    heads = [named(stream, upto, lines.head)] if upto else []
-    yield dict(sign("pack", {"at": at, "streams": heads, "pack": {"stream": stream}}).envelope)
 
 
 def lines_answer(stream: str, name: str) -> Streamed:
     """The stream as a download. While it is read, no database connection is held."""
     file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the last read, or when collected
     try:
-        for row in rows(stream):
-            file.write(_line_of_json(row))
+        for line in written(stream):
+            file.write(line)
     except BaseException:
         file.close()
         raise

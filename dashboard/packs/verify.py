@@ -23,7 +23,6 @@ import os
 import re
 import sys
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from copy import copy
@@ -279,7 +278,11 @@ def key_ids(text: str) -> set[str]:
             rows = parsed(file.read(1 << 20), dict, text).get("keys")
     except OSError:
         raise Unreadable(f"{text} is no key and no file of keys") from None
-    return {sha256(decoded(text_in(row, "public")))[:16] for row in rows or [] if isinstance(row, dict)}
+    given = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    public = [raw for raw in (decoded(text_in(row, "public")) for row in given) if len(raw) == 32]
+    if not public:  # else whoever gave it would have been asked for no key at all
+        raise Unreadable(f"{text} holds no public key")
+    return {sha256(raw)[:16] for raw in public}
 
 
 class Trust:
@@ -318,8 +321,14 @@ class Pack:
         self.path, self.zip = path, None if os.path.isdir(path) else zipfile.ZipFile(path)
         self.listed = [info.filename for info in self.zip.infolist()] if self.zip else list(self._files())
         self.names = set(self.listed)
+        if self.zip and (self.zip.comment or min(self._begins(), default=0)):
+            raise Unreadable("before or behind its files stands something that it does not list")
         if self.zip and sum(info.file_size for info in self.zip.infolist()) > ALL_MOST:
             raise Unreadable("it is larger than any pack")
+
+    def _begins(self) -> list[int]:
+        assert self.zip is not None
+        return [info.header_offset for info in self.zip.infolist()]
 
     def _files(self) -> Iterator[str]:
         for folder, _, files in os.walk(self.path):
@@ -360,6 +369,15 @@ class Loose:
 
     def __init__(self, path: str) -> None:
         self.path = path
+
+    def digest(self) -> str:
+        """SHA-256 of all lines but the last."""
+        text, last = hashlib.sha256(), b""
+        with open(self.path, "rb") as file:
+            for line in iter(lambda: file.readline(LINE_MOST), b""):
+                text.update(last)
+                last = line
+        return text.hexdigest()
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
         with open(self.path, "rb") as file:
@@ -408,7 +426,8 @@ class Lines:
     def _in_order(self, rows: Iterator[Row]) -> Iterator[Row]:
         for row in rows:
             row["seq"] = number_in(row, "seq")
-            if row["seq"] < 1 or not all(isinstance(row.get(name, 0.5), KINDS) for name in FIELDS):
+            strange = [name for name in FIELDS if type(row.get(name, 0.5)) not in KINDS]
+            if row["seq"] < 1 or strange or not isinstance(row.get("body"), (str, type(None))):
                 raise Unreadable("lines.jsonl holds something that is no line of evidence")
             if row["stream"] != self.stream:
                 self.verdict.add("edited", f"line {row['seq']}", "It is a line of another stream.")
@@ -711,7 +730,7 @@ def check_pack(path: str, keys: set[str], given: list[Statement], unsigned: bool
             check = PackCheck(pack, given, verdict)
             verdict.subject = f"Run {check.run}"
             check.everything(keys, unsigned)
-    except UNREADABLE as error:
+    except Exception as error:  # whatever a stranger's file makes fail: it is not intact
         verdict.add("form", path, f"It can't be read to its end: {error}.")
     return verdict
 
@@ -737,6 +756,9 @@ class StreamCheck(PackCheck):
             self.lines.last and not self.own.heads
         ):
             verdict.add("statement", self.own.where, "It is about another stream.")
+        if dict_in(self.own.told, "pack").get("sha256") != self.loose.digest():
+            says = "They are not the ones that the statement at the end names, or stand behind it."
+            verdict.add("file", "lines of the file", says)
         self.heads()
         told = [counted(self.lines.count, "line"), f"sealed to line {self.lines.sealed}"]
         told.append(f"{self.lines.removed} bodies removed by rule")
@@ -759,12 +781,9 @@ def check_stream(path: str, keys: set[str], given: list[Statement], unsigned: bo
         check = StreamCheck(path, given, verdict)
         verdict.subject = f"Stream {check.run}"
         check.all_of_it(keys, unsigned)
-    except UNREADABLE as error:
+    except Exception as error:  # whatever a stranger's file makes fail: it is not intact
         verdict.add("form", path, f"It can't be read to its end: {error}.")
     return verdict
-
-
-UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def check_statements(statements: list[Statement], keys: set[str]) -> Verdict:

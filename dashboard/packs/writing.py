@@ -7,6 +7,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -23,8 +24,9 @@ from dashboard.statements.rotation import public_keys
 from dashboard.statements.signing import introduce, text_of
 from effects.models import Attachment, Report
 from runs.evidence import COLUMNS, chain, last_line, seal_stream
+from runs.guard import lock_run
 from runs.models import Evidence, EvidencePayload, Run, Seal
-from runs.store import database_time
+from runs.store import database_time, verb
 
 FORMAT = "allstop.pack/1"
 AT_A_TIME = 1_000  # lines in memory
@@ -71,19 +73,17 @@ def write(run: Run, out: IO[bytes]) -> None:
     Its stream is sealed before; the statement comes last and names each file's digest and the head.
     """
     seal_stream(run.pk)
-    # Before the last line: whatever names a line beyond it then is what is left of an end that was cut off.
-    sealed = Seal.objects.filter(stream=run.pk).aggregate(top=Max("upto_seq"))["top"] or 0
-    issued = list(Report.objects.filter(run=run).order_by("version").values_list("version", flat=True))
-    at, upto = database_time(), last_line(run.pk)
+    now = _moment(run.pk)
+    at, upto = now.at, now.upto
     lines = _Lines(run.pk, upto)
     pack = Zip(out, at)
     with pack.zip:
         for name in ("README.txt", "verify.py"):
             pack.add(name, [(HERE / name).read_bytes()])
         pack.add("lines.jsonl", map(_line_of_json, lines))
-        pack.add("seals.jsonl", map(_line_of_json, _seals(run.pk, sealed)))
-        reports = list(_add_reports(pack, run, issued))
-        _add_attachments(pack, run, at)
+        pack.add("seals.jsonl", map(_line_of_json, _seals(run.pk, now.sealed)))
+        reports = list(_add_reports(pack, run, now.issued))
+        _add_attachments(pack, now.attached)
         introduce()
         pack.add_json("keys.json", public_keys())
         about = {"format": FORMAT, "run": run.pk, "name": run.name, "key": run.key, "status": run.status}
@@ -99,6 +99,30 @@ def write(run: Run, out: IO[bytes]) -> None:
             },
         )
         pack.add_json("statement.json", signed.envelope)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What there was at one moment: the last line, and all that lines up to it may tell of.
+
+    A seal beyond `upto` is what is left of an end that was cut off.
+    """
+
+    at: datetime
+    upto: int
+    sealed: int
+    issued: list[int]
+    attached: list[str]
+
+
+@verb
+def _moment(run_id: str) -> Moment:
+    """Read under the run's lock: a version or an attachment comes with its line, here too."""
+    lock_run(run_id)
+    issued = Report.objects.filter(run=run_id).order_by("version").values_list("version", flat=True)
+    attached = Attachment.objects.filter(run=run_id).order_by("pk").values_list("pk", flat=True)
+    sealed = Seal.objects.filter(stream=run_id).aggregate(top=Max("upto_seq"))["top"] or 0
+    return Moment(database_time(), last_line(run_id), sealed, list(issued), list(attached))
 
 
 def _line_of_json(row: dict[str, Any]) -> bytes:
@@ -179,12 +203,18 @@ def _style() -> bytes:
     return Path(found).read_bytes() if found else b""
 
 
-def _add_attachments(pack: Zip, run: Run, at: datetime) -> None:
-    """What people attached up to now: texts stand in the list, files beside it, one in memory at a time."""
-    rows = Attachment.objects.filter(run=run, at__lte=at).defer("content").order_by("pk")
-    pack.add("attachments.jsonl", (_line_of_json(_attached(row)) for row in rows.iterator(AT_A_TIME)))
-    for row in rows.filter(form="file").iterator(AT_A_TIME):
-        pack.add(_name(row), [bytes(row.content)])
+def _add_attachments(pack: Zip, ids: list[str]) -> None:
+    """What people attached: texts stand in the list, files beside it, one in memory at a time.
+
+    Each row is read once: what a rule lets go meanwhile is there with its content, or is said to be gone.
+    """
+    told_ = []
+    for pk in ids:
+        row = Attachment.objects.get(pk=pk)
+        if row.form == "file":
+            pack.add(_name(row), [bytes(row.content)])
+        told_.append(_line_of_json(_attached(row)))
+    pack.add("attachments.jsonl", told_)
 
 
 def _attached(row: Attachment) -> dict[str, Any]:

@@ -336,24 +336,44 @@ def swapped(rows: Rows) -> Rows:
     return [row | ({"body": '{"n":99}'} if row.get("seq") == 3 else {}) for row in rows]
 
 
+def said_removed(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"body": None, "removed_at": "2026-01-01T00:00:00+00:00", "removed_under": "a rule"}
+
+
+def as_sent(rows: Rows) -> str:
+    return "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows)
+
+
 # What was done to the file, and what must be said of it; the first is the control.
 TAMPERED: dict[str, tuple[Callable[[Rows], Rows], set[str]]] = {
     "nothing": (lambda rows: rows, set()),
-    "a line was changed": (edited, {"edited"}),
-    "a body was changed": (swapped, {"body"}),
-    "a line is gone": (lambda rows: [row for row in rows if row.get("seq") != 3], {"missing"}),
+    "a line was changed": (edited, {"edited", "file"}),
+    "a body was changed": (swapped, {"body", "file"}),
+    "a line is gone": (lambda rows: [row for row in rows if row.get("seq") != 3], {"missing", "file"}),
     "the end is gone": (lambda rows: rows[:-3], {"form"}),
     "the lines before the end are gone": (
         lambda rows: [*rows[:5], rows[-1]],
-        {"missing"},
+        {"missing", "file"},
     ),
     "two lines changed places": (
         lambda rows: [*rows[:2], rows[3], rows[2], *rows[4:]],
-        {"reordered"},
+        {"reordered", "file"},
     ),
     "another statement": (
         lambda rows: [*rows[:-1], rows[-1] | {"statement": rows[-1]["statement"].replace("ws_", "ws_0")}],
         {"signature", "statement"},
+    ),
+    "a line more, which the chain could go on with": (
+        lambda rows: [*rows[:-1], rows[-3] | {"seq": 9, "kind": "token.forged"}, rows[-1]],
+        {"file"},
+    ),
+    "a body said to be removed": (
+        lambda rows: [said_removed(row) if row.get("seq") == 3 else row for row in rows],
+        {"file"},
+    ),
+    "a line behind the statement": (
+        lambda rows: [*rows, rows[-3] | {"seq": 9, "kind": "token.forged"}],
+        {"file"},
     ),
 }
 
@@ -375,10 +395,10 @@ def test_the_file_checks_itself_and_names_what_was_done_to_it(world: World, tmp_
     rows = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
     file, found = tmp_path / "audit.jsonl", {}
     for name, (change, _) in TAMPERED.items():
-        file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in change(rows)))
+        file.write_text(as_sent(change(rows)))
         found[name] = {one.what for one in verify.check(str(file), [], []).breaks}
     assert found == {name: said for name, (_, said) in TAMPERED.items()}
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text(as_sent(rows))
     told = subprocess.run(
         [sys.executable, "-I", VERIFIER, file],
         cwd=tmp_path,
@@ -394,6 +414,6 @@ def test_the_file_checks_itself_and_names_what_was_done_to_it(world: World, tmp_
 def test_the_file_of_many_lines_is_made_a_few_at_a_time(world: World) -> None:
     record(world.workspace, *[Line("token.issued", "user:1")] * 2_500)
     with CaptureQueriesContext(connection) as asked:
-        count = sum(1 for _ in lines.rows(world.workspace.pk))
+        count = sum(1 for _ in lines.written(world.workspace.pk))
     assert count >= 2_503
     assert len(asked) < 40

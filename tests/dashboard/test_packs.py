@@ -560,7 +560,7 @@ def test_a_pack_takes_a_few_queries_for_each_thousand_lines_and_small_pieces(
     many(run, 3_000)
     seal_stream(run.pk)
     out = Counted()
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(28):
         write(run, cast(IO[bytes], out))
     assert out.size > 20_000
     assert out.largest <= 300_000

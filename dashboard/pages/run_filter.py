@@ -146,7 +146,7 @@ class Filter:
         if self.q:
             runs = runs.filter(Q(name__icontains=self.q) | Q(key__icontains=self.q) | Q(pk=self.q))
         if self.hides_drills:
-            runs = runs.filter(Q(drill=False) | Q(pk=self.q))
+            runs = runs.filter(Q(drill=False) | Q(pk=self.q) if self.q else Q(drill=False))
         return self._rarer(runs).order_by("-pk")
 
     def _rarer(self, runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -24,12 +24,14 @@ class RunList:
 
     def __init__(self, asked: Filter, now: datetime) -> None:
         self.asked, self.now = asked, now
-        page = asked.rows().select_related("session", "workspace")
+        page = asked.rows().select_related("session")  # joined with its workspace, SQLite would sort all runs
         if asked.before:
             page = page.filter(pk__lt=asked.before)
         if asked.top:
             page = page.filter(pk__lte=asked.top)
         found = list(page[: SHOWN + 1])
+        for run in found:
+            run.workspace = asked.workspace
         self.rows = list(rows_of(found[:SHOWN], now))
         self.older = asked.address(before=found[SHOWN - 1].pk) if len(found) > SHOWN else ""
         self.total = asked.rows()[: COUNTED + 1].count()

@@ -163,7 +163,9 @@ class Subject:
         until = self.u.check_until
         if self.next_check:
             stops = f", and until {self._clock(until)}" if until else ""
-            return f"{self._clock(self.next_check)}{stops}; automatic, look-up only"
+            polled = self.kind is not None and self.kind.lookup.get("poll")
+            how = "when its agent comes for it; nobody else asks" if polled else "automatic, look-up only"
+            return f"{self._clock(self.next_check)}{stops}; {how}"
         if self.matter == Matter.DELIVERY:
             return "No further check: only its receiver can say whether it came"
         if self.run.status == RunStatus.ABANDONED:

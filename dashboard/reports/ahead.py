@@ -12,7 +12,7 @@ from runs.models import PermitState, RunStatus, StepStatus
 from . import decisions, deliveries, repairs
 from .model import Claim
 from .providers import jobs_go_on
-from .sentences import NO_RETRY, RETRY_AFTER, name_of, quoted, unobserved
+from .sentences import NO_RETRY, RETRY_AFTER, name_of, next_look_up, quoted, unobserved
 from .teller import ENDS, Teller, say
 
 DRAINING = (RunStatus.PAUSING, RunStatus.CANCELLING)
@@ -86,8 +86,7 @@ def _retry_says(t: Teller, effect: Any) -> str:
 def _look_ups(t: Teller) -> Iterator[Claim]:
     planned = [e for e in t.rows.settled_as(Settlement.UNKNOWN) if e.next_check_at]
     for effect in planned[:SAID]:
-        until = f" and until {t.at(effect.check_until)}" if effect.check_until else ""
-        text = f"It will look up {name_of(effect)} again at {t.at(effect.next_check_at)}{until}."
+        text = next_look_up(effect, name_of(effect), t.clock, " again")
         yield say(text, effect.looked or effect.line, stress=_retry_says(t, effect), effect=effect.pk)
     left = t.rows.count("checking") - len(planned[:SAID])
     if left > 0:

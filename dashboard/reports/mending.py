@@ -59,6 +59,7 @@ class RepairRows:
             effect_kind=F("effect__kind_name"),
             effect_class=F("effect__op_class"),
             effect_key=F("effect__key"),
+            polled=F("kind__lookup__poll"),
             **of_effect,
         )
         return list(rows.order_by("pk").values_list(*REPAIR, named=True)[:MOST])
@@ -92,5 +93,5 @@ REPAIR = (
     *("effect_kind", "effect_class", "proposed_at", "proposed_by", "decided_by", "decided_at", "reason"),
     *("attempt", "late", "items", "provider_ref", "why_unknown", "dispatched_at", "settled_at"),
     *("unknown_since", "next_check_at", "check_until", "checks", "counted", "line", "sent", "asked"),
-    *("permit_state", "step_status", "review", "needed", "expires_at"),
+    *("permit_state", "step_status", "review", "needed", "expires_at", "polled"),
 )

@@ -13,7 +13,7 @@ from runs.models import RunStatus, StepStatus
 from .mending import MOST
 from .model import Claim, RepairRow, Repairs
 from .rows import CITED
-from .sentences import is_planned, name, name_of, names_of, short
+from .sentences import is_planned, name, name_of, names_of, next_look_up, short
 from .teller import Teller, say
 
 STANDS = "The original effect stays what it was."
@@ -114,9 +114,8 @@ def may_still(t: Teller) -> Iterator[Claim]:
 def _asked_again(t: Teller, row: Any) -> Iterator[Claim]:
     if t.run.status == RunStatus.ABANDONED or row.next_check_at is None:
         return
-    until = f" and until {t.at(row.check_until)}" if row.check_until else ""
-    text = f"It will look up {name_of_repair(row)} at {t.at(row.next_check_at)}{until}. It is not sent again."
-    yield say(text, row.line, effect=row.pk)
+    text = next_look_up(row, name_of_repair(row), t.clock)
+    yield say(f"{text} It is not sent again.", row.line, effect=row.pk)
 
 
 # question 5 ---------------------------------------------------------------------------------------

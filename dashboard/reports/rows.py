@@ -226,6 +226,7 @@ class Rows:
             again=F("kind__retry_after_s"),
             reversible=F("kind__reversible"),
             provider=F("kind__provider"),
+            polled=F("kind__lookup__poll"),
             part=Case(When(settlement=Settlement.PARTIAL, then=F("items")), output_field=JSONField()),
         )
         if self.most is None:
@@ -473,7 +474,7 @@ EFFECT = (
     *("contradicted", "late", "attempt", "provider_ref", "why_unknown", "job_state", "seen_twice", "counted"),
     *("dispatched_at", "settled_at", "unknown_since", "next_check_at", "check_until", "checks"),
     *("line", "looked", "sent", "part", "plan_begins", "again"),
-    *("job_at", "asks_about_id", "reversible", "provider"),
+    *("job_at", "asks_about_id", "reversible", "provider", "polled"),
 )
 
 

@@ -44,6 +44,17 @@ class Clock:
         return f"{utc.strftime('%-d %b' if utc.year == self.day.year else '%-d %b %Y')}, {text}"
 
 
+def next_look_up(row: Any, called: str, clock: Clock, again: str = "") -> str:
+    """Who looks up what is not known, from when and until when: we, or its agent, of which nobody asks it."""
+    begins, until = (
+        clock.at(row.next_check_at),
+        f" and until {clock.at(row.check_until)}" if row.check_until else "",
+    )
+    if row.polled:
+        return f"It will take a look-up of {called} by its agent from {begins}{until}; it asks nobody itself."
+    return f"It will look up {called}{again} at {begins}{until}."
+
+
 def clock_of(rows: Rows) -> Clock:
     """The day of the stop, else of the end, else of now."""
     stop = rows.stop

@@ -22,6 +22,7 @@ from runs.evidence import Line, record
 from runs.models import Evidence, EvidencePayload, Refusal, Run
 from runs.store import Now
 from tests.dashboard.report_scenes import SCENES, awaiting_verification, lost_worker, partially_completed
+from tests.dashboard.scenes import browser
 from tests.kept import kept
 from tests.worlds import World, a_kind, a_permit, a_step, an_effect, fresh, in_seconds
 
@@ -295,6 +296,20 @@ def test_the_next_look_up_is_told_with_its_end_and_what_the_last_one_saw(w: Worl
         r"^Yes\. It will look up “charge:2” again at \S+ UTC and until .+ UTC\. It will not", more
     )
     assert "This does not prove it failed." in uncertain
+
+
+def test_where_an_agent_looks_up_nothing_says_that_we_do(w: World) -> None:
+    a_kind(w.workspace, lookup={"poll": True})
+    run = awaiting_verification(w)
+    more = said(reports.build(run.pk), "more")
+    told = (
+        r"^Yes\. It will take a look-up of “charge:2” by its agent from \S+ UTC and until .+ UTC; it asks nob"
+    )
+    assert re.search(told, more)
+    assert "It will look up" not in more
+    effect = Effect.objects.get(run=run, settlement="UNKNOWN")
+    desk = browser(w.bob).get(f"/unknowns/{effect.pk}").content.decode()
+    assert "when its agent comes for it; nobody else asks" in desk
 
 
 def test_a_look_up_that_found_nothing_is_not_yet_proof(w: World) -> None:

@@ -322,11 +322,31 @@ def _json(value: Any) -> Any:
         for place, one in list(_places(box)):
             if isinstance(one, Mapping):
                 box[place] = inner = {_leaf(name): _member(name, item) for name, item in one.items()}
-                todo.append(inner)
+                todo.append(_named(inner))
             elif isinstance(one, list | tuple):
-                box[place] = members = [_leaf(item) for item in one]
+                box[place] = members = _pairs([_leaf(item) for item in one])
                 todo.append(members)
     return root[0]
+
+
+def _named(inner: dict[Any, Any]) -> dict[Any, Any]:
+    """`{"name": "X-Api-Key", "value": "…"}` holds what `{"X-Api-Key": "…"}` does."""
+    if isinstance(inner.get("value"), str):
+        for name in forms.NAMED_BY:
+            if isinstance(inner.get(name), str):
+                inner["value"] = _member(inner[name], inner["value"])
+    return inner
+
+
+def _pairs(members: list[Any]) -> list[Any]:
+    """And so does a list of pairs, `[["X-Api-Key", "…"], …]`: header fields as many libraries have them."""
+    if not members or not all(_is_pair(one) for one in members):
+        return members
+    return [[name, _member(name, value)] for name, value in members]
+
+
+def _is_pair(one: Any) -> bool:
+    return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(part, str) for part in one)
 
 
 def _places(box: list[Any] | dict[Any, Any]) -> Collection[tuple[Any, Any]]:

@@ -47,7 +47,7 @@ LOOKS_RANDOM = re.compile(r"[0-9=+]|[a-z][A-Z]|.{32}", re.DOTALL)
 
 # A name with what follows it: a sign of assignment, and perhaps an opening quote, also one that is escaped.
 ASSIGNED = re.compile(
-    r"(?<![\w.%-])(?P<name>[\w.%-]{1,200}+)(?:\\{0,4}[\"'])?"
+    r"(?<![\w.%-])(?P<name>(?:[\w.-]|%(?!3[dD])){1,200}+)(?:\\{0,4}[\"'])?"
     r"(?P<sign>[ \t]{0,8}(?:=>|:=|==?|:|%3[dD])[ \t]{0,8})(?P<open>\\{0,4}[\"']|)"
 )
 FLAG = re.compile(r"(?<![\w-])(?P<name>--[\w-]{1,80}+)(?P<sign>[ \t]{1,4})(?P<open>\\{0,4}[\"']|)(?=[^\s-])")
@@ -67,13 +67,17 @@ NO_SECRET = re.compile(
     r"|tok_[0-9a-f]{32}"  # our own id of a token, as an actor's: it opens nothing
 )
 
+# Under which of its members an object that has a "value" says whose value it is.
+NAMED_BY = ("name", "key", "header", "field")
+
 HEADERS = frozenset({"authorization", "proxyauthorization", "cookie", "setcookie"})
 NAMES = frozenset(
     (
         *("password", "passwd", "pwd", "passphrase", "passcode", "passwort", "kennwort"),
         *("motdepasse", "contrasena", "secret", "token", "apikey", "apikeys", "accesskey"),
         *("accesskeyid", "secretkey", "privatekey", "signingkey", "encryptionkey", "authkey", "sharedkey"),
-        *("masterkey", "credential", "credentials", "jwt", "otp", "totp", "mfacode"),
+        *("masterkey", "accountkey", "sharedaccesskey"),
+        *("credential", "credentials", "jwt", "otp", "totp", "mfacode"),
         *("pin", "cvc", "cvv", "cvv2", "cardnumber", "creditcard", "pan"),
         *("sessionid", "sessid", "phpsessid", "jsessionid", "csrftoken", "xcsrftoken", "authorization"),
         *("cookie", "xapikey", "xauthtoken", "xaccesstoken", "connectionstring"),

@@ -281,3 +281,31 @@ def test_no_form_repeats_a_repeat() -> None:
     assert len(found) > 12
     assert not any(any(_repeats(parse(one.pattern, one.flags))) for one in found)
     assert any(_repeats(parse("(a+)+")))  # the control
+
+
+PAIRED: list[Any] = [
+    {"name": "X-Api-Key", "value": "hunter2-and-more"},
+    {"request": {"headers": [{"key": "Cookie", "value": "sid=hunter2-and-more"}]}},
+    {"headers": [["Accept", "text/html"], ["X-Api-Key", "hunter2-and-more"]]},
+    {"env": [("DB_PASSWORD", "hunter2-and-more")]},
+    "next=1;password%3Dhunter2-and-more",
+    "AccountKey=hunter2-and-more;EndpointSuffix=x",
+]
+
+
+@pytest.mark.parametrize("value", PAIRED)
+def test_a_name_beside_its_value_tells_as_much_as_one_in_front_of_it(value: Any) -> None:
+    once = redact(value)
+    assert "hunter2" not in json.dumps(once)
+    assert redact(once) == once
+
+
+def test_pairs_and_values_without_such_a_name_stay() -> None:
+    for value in (
+        {"name": "X-Request-Id", "value": "hunter2-and-more"},
+        {"name": "pin", "value": 3},
+        ["password", "email"],  # names of fields are no fields
+        {"pairs": [["from", "to"], ["a", "b"]]},
+        [["token", "email", "name"]],
+    ):
+        assert redact(value) == value

@@ -14,7 +14,7 @@ from dashboard.restored import missing_for
 from dashboard.statements import of_report
 from effects.models import Report as ReportRow
 from runs.access import SYSTEM, NotFound
-from runs.evidence import Line, canonical, digest, last_line, record, seal
+from runs.evidence import Line, canonical, digest, last_line, record, seal, seal_stream
 from runs.models import Evidence, Run, RunStatus, Seal
 from runs.store import database_time, verb
 
@@ -61,7 +61,9 @@ def issue(run_id: str) -> ReportRow | None:
         if not behind(Run.objects.filter(pk=run_id)).exists():
             return None
         try:
-            return _insert(run_id, _prepare(run_id))
+            ready = _prepare(run_id)
+            seal_stream(run_id)  # in parts: under the lock, at the end, are only the lines that came since
+            return _insert(run_id, ready)
         except Moved:
             continue
     return _insert(run_id, None)

@@ -13,9 +13,10 @@ from django.views.decorators.http import require_http_methods
 from dashboard import erasing
 from dashboard.pages.people import number
 from dashboard.pages.reviews import signed_in_s
-from dashboard.pages.shell import actor_of, build_shell, signed_in, workspace_of
+from dashboard.pages.shell import actor_of, build_shell, person_of, signed_in, workspace_of
 from effects.approvals import FRESH_S
-from runs.models import User
+from runs import access
+from runs.models import User, Workspace
 
 
 @require_http_methods(["GET", "POST"])
@@ -41,11 +42,16 @@ def _erase(request: HttpRequest, person: User) -> HttpResponse:
     except erasing.CannotErase as error:
         return _show(request, person, str(type(error).__doc__), 422)
     messages.info(request, "They are a person who was erased.")
-    return redirect("people")
+    return redirect("people" if _workspace(request) else "home")
+
+
+def _workspace(request: HttpRequest) -> Workspace | None:
+    """Whoever runs the installation may be a member of nothing."""
+    return workspace_of(request) if access.workspaces_of(person_of(request)) else None
 
 
 def _show(request: HttpRequest, person: User, said: str = "", status: int = 200) -> HttpResponse:
-    shell = build_shell(request, "people", workspace_of(request))
+    shell = build_shell(request, "people", _workspace(request))
     told = {"shell": shell, "now": shell.now, "person": person, "said": said}
     told |= {"found": erasing.preview(person), "erased": erasing.is_erased(person)}
     return render(request, "people/erase.html", told, status=status)

@@ -136,6 +136,16 @@ def test_who_is_no_admin_reads_the_list_and_changes_nothing(world: World, who: s
     assert Membership.objects.get(user=world.carol.user).role == "reviewer"
 
 
+def test_a_superuser_who_is_a_member_of_nothing_comes_to_the_page_that_erases(world: World) -> None:
+    root = User.objects.create_superuser(email="root@example.org", password="a long one of theirs")
+    client = browser()
+    client.force_login(root)
+    assert world.carol.user is not None
+    answer = client.get(f"/people/{world.carol.user.pk}/erase")
+    assert answer.status_code == 200
+    assert "Erase Carol?" in answer.content.decode()
+
+
 def test_for_mallory_nobody_is_here(world: World) -> None:
     mallory = browser(world.mallory)
     assert world.dana.user is not None

@@ -18,11 +18,12 @@ from django.db import models, transaction
 from django.db.models import Q
 
 from dashboard.notices.models import NoMail, Posting, Subscription
-from effects.models import Attachment, Care, Resolution
+from dashboard.retention import OPEN_EFFECTS, OPEN_REPAIRS
+from effects.models import Attachment, Care, Compensation, Effect, Resolution, Settlement
 from runs.access import Actor, NotFound
 from runs.columns import Prose, Words
 from runs.evidence import Line, record
-from runs.models import EvidencePayload, Membership, Token, User, Workspace
+from runs.models import FINAL, EvidencePayload, Membership, Token, User, Workspace
 from runs.store import Now, verb
 
 NOBODY = "a person who was erased"
@@ -32,8 +33,16 @@ AT_ONCE = 500
 SHORTEST = 5  # letters of a name that is looked for in texts: shorter ones are words, too
 
 
+# Words that we give them, not their own: a person may be called like one.
+OURS = frozenset({"requested_mode", "content_type"})
+
+
 class CannotErase(ValueError):
     """You can't erase yourself. Nothing was changed."""
+
+
+class StillOpen(CannotErase):
+    """Open effects or compensations name them; settle or decide those first. Nothing was changed."""
 
 
 @dataclass
@@ -81,7 +90,7 @@ def erase(*, actor: Actor, user_id: int) -> Erased:
     """Erase a person, texts first and the name last, in batches: if it dies on the way, do it again.
 
     Who may do it is the caller's to ask: a superuser's page, or whoever holds the machine. Raises NotFound,
-    CannotErase.
+    CannotErase, StillOpen.
     """
     user = User.objects.filter(pk=user_id).first()
     if user is None:
@@ -89,6 +98,8 @@ def erase(*, actor: Actor, user_id: int) -> Erased:
     if actor.user is not None and actor.user.pk == user_id:
         raise CannotErase(user_id)
     told = preview(user)
+    if any(rows.exists() for rows in _open(user)):
+        raise StillOpen(user_id)
     while _empty_bodies(user):
         pass
     for _, column, rows in list(_texts(user)):
@@ -127,9 +138,21 @@ def _texts(user: User) -> Iterator[tuple[str, str, models.QuerySet[Any]]]:
     """(what, column, rows) of everything else that somebody typed and in which they are named."""
     for model in apps.get_models():
         for column in model._meta.concrete_fields:
-            if isinstance(column, Words | Prose) and model is not User:
+            if isinstance(column, Words | Prose) and model is not User and column.name not in OURS:
                 rows = model._default_manager.filter(_naming(user, column.name))
                 yield f"{model._meta.verbose_name}: {column.name}", column.name, _still_there(rows)
+
+
+def _open(user: User) -> Iterator[models.QuerySet[Any]]:
+    """What names them and is still to be approved, sent or found out: an approval is bound to its words."""
+    resting = Q(settlement=Settlement.DECLARED, run__status__in=FINAL)
+    effects = Effect.objects.filter(settlement__in=OPEN_EFFECTS).exclude(resting)
+    for rows in (effects, Compensation.objects.filter(state__in=OPEN_REPAIRS)):
+        words = [column for column in rows.model._meta.concrete_fields if isinstance(column, Words | Prose)]
+        named = Q(pk__in=[])
+        for column in words:
+            named |= _naming(user, column.name)
+        yield rows.filter(named)
 
 
 def _still_there(rows: models.QuerySet[Any]) -> models.QuerySet[Any]:

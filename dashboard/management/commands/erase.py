@@ -29,7 +29,10 @@ class Command(BaseCommand):
             return
         if not options["yes"] and input(f"Type {user.email} to erase them for good: ") != user.email:
             raise CommandError("Nothing was changed.")
-        erasing.erase(actor=SET_UP, user_id=user.pk)
+        try:
+            erasing.erase(actor=SET_UP, user_id=user.pk)
+        except erasing.CannotErase as error:
+            raise CommandError(str(type(error).__doc__)) from None
         self.stdout.write(f"user:{user.pk} is a person who was erased. Backups still hold them.")
 
     def tell(self, found: erasing.Erased) -> None:

@@ -57,6 +57,7 @@ PAGES = {
     "an unknown": "/unknowns/{unknown}",
     "one that is settled": "/unknowns/{settled}",
     "password again": "/sign-in/again",
+    "measures": "/measures?workspace={slug}",
     "audit": "/audit?verify=1",
     "no audit": "/audit?kind=exports&until=2001-01-01",
     "people": "/people",
@@ -75,6 +76,7 @@ PAGES = {
 HOSTILE = {
     "the overview": "/?workspace={slug}",
     "the report of a stop": "/stops/{standing}/report",
+    "measures": "/measures?workspace={slug}",
     "policies": "/policies/?workspace={archive}",
     "a policy": "/policies/{policy}",
     "coverage": "/coverage",

@@ -44,7 +44,7 @@ def press_list(w: World) -> StopAnswer:
     return bulk.request_bulk_stop(actor=w.alice, wish=Wish(), **named)
 
 
-WAITS = {
+WAITS: dict[Callable[[World], StopAnswer], tuple[Any, str]] = {
     press_run: (stops, "_stop_run"),
     press_key: (stops, "wait_for_run"),
     press_step: (step_stops, "_stop_step"),

@@ -6,6 +6,8 @@ neither is. What changed nothing (a problem other than a recorded refusal) is no
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 
-from . import bodies, problems, redaction
+from . import bodies, keyring, problems, redaction
 from .evidence import canonical, digest
 from .guard import Refusal, Waiting
 from .models import IdempotencyRecord
@@ -98,8 +100,16 @@ def _answered(result: Any, answer: Callable[[Any], Reply]) -> Reply:
 
 
 def _asked(request: HttpRequest) -> str:
-    """The digest of what is asked: method, path and body, however the body is spelled."""
-    return digest(canonical([request.method, request.path, bodies.object_of(request)]))
+    """What is asked, keyed: method, path and body, however the body is spelled.
+
+    The body is kept without its secrets; a plain digest of all of it beside that would give a short one away.
+    """
+    told = canonical([request.method, request.path, bodies.object_of(request)])
+    try:
+        key = keyring.read(keyring.REDACTION)
+    except keyring.KeyUnreadable:  # a digest of what is kept tells less apart, and gives nothing away
+        return digest(redaction.text(told))
+    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass

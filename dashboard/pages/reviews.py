@@ -24,7 +24,7 @@ from effects import approvals
 from effects.approvals import Decided, NotDecided
 from effects.models import Review
 from effects.review_tables import Subject
-from runs import access
+from runs import access, redaction
 from runs.evidence import topics_of
 
 SAID: dict[str, str] = {
@@ -123,8 +123,8 @@ def revoke(request: HttpRequest, review_id: str) -> HttpResponse:
 
 
 def with_comment(review_id: str, comment: str) -> str:
-    """The review's page, with a comment that was written and not used."""
-    kept = urlencode({"comment": comment[: approvals.TEXT_MAX]}) if comment else ""
+    """The review's page, with a comment that was written and not used: no secret, addresses are logged."""
+    kept = urlencode({"comment": redaction.text(comment)[: approvals.TEXT_MAX]}) if comment else ""
     return f"{reverse('review', args=[review_id])}{'?' if kept else ''}{kept}"
 
 

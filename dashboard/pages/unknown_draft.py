@@ -9,6 +9,7 @@ from django.http import HttpRequest, QueryDict
 
 from dashboard.unknown_words import VERDICT, items_of
 from effects.resolve import TEXT_MAX
+from runs import redaction
 
 KEPT = "unknown_draft"
 
@@ -53,7 +54,8 @@ class Draft:
 
 
 def _text(sent: QueryDict, name: str) -> str:
-    return sent.get(name, "").replace("\0", "").replace("\r\n", "\n")[:TEXT_MAX]
+    """Without secrets from the start: a draft is kept in the session."""
+    return redaction.text(sent.get(name, "").replace("\0", "").replace("\r\n", "\n"))[:TEXT_MAX]
 
 
 def _number(text: str) -> int:

@@ -54,9 +54,6 @@ VOIDS = f"{COMPENSATE}::test_a_contradiction_of_its_effect_voids_it"
 BY_HAND: dict[str, str] = {
     **dict.fromkeys(("no status", "no version", "no gate", "no scope", "no epoch"), A_DISPATCH),
     "not fenced": f"{RELEASES}::test_a_release_waits_until_every_run_was_reached",
-    "no epoch, not fenced": (
-        f"{SCOPES}::test_an_opened_gate_lets_no_run_from_before_through_by_its_epoch_alone"
-    ),
     "no policy": f"{POLICIES}::test_a_policy_of_a_kind_withholds_that_and_leaves_its_runs_active",
     "no step": (
         f"{STEPS}::test_every_boundary_refuses_its_holder_by_name_of_the_stop_and_lets_other_steps_begin"
@@ -86,10 +83,7 @@ BY_HAND: dict[str, str] = {
         f"{DRAIN}::test_a_quiet_run_with_an_unknown_effect_rests_in_unknown_until_evidence_comes"
     ),
     "a stranger": f"{PRESSES}::test_a_viewer_is_told_so_and_an_outsider_learns_nothing",
-    **dict.fromkeys(("absent is proof", "no window", "lost holders"), ABSENCE),
-    "forgotten keys": (
-        f"{RETRIES}::test_a_key_that_its_provider_may_have_forgotten_is_not_tried_again_by_itself"
-    ),
+    **dict.fromkeys(("absent is proof", "no window", "lost holders", "forgotten keys"), ABSENCE),
     "timeout is done": f"{LATE}::test_a_report_settles_the_effect_the_permit_and_the_step",
     "lost is done": A_LEASE,
     "lost is not": A_LEASE,

@@ -86,7 +86,8 @@ def by_hand(name: str) -> str:
     tried = seen()
     said = ("failed without it" if tried[name] else "**passed without it**") if name in tried else "not tried"
     pair = ALL[name].directed
-    masked = f"Another guard makes up for it; both gone: “{pair}”.<br>" if pair else ""
+    masked = "Another guard makes up for it.<br>" if pair else ""
+    masked = f"Another guard makes up for it; both gone: “{pair}”.<br>" if pair in ALL else masked
     return f"{masked}`{test}`: {said}"
 
 

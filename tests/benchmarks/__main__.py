@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 NAMES = ("gate", "stop", "race", "step", "http", "scope", "pages")
-LONG = ("memory", "lossy")  # only when it is named
+LONG = ("memory", "disk", "lossy")  # only when it is named
 
 
 def main() -> int:
@@ -20,6 +20,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--scale", type=int, default=1, help="repeat more (default: 1)")
     parser.add_argument("--minutes", type=float, default=60, help="for how long memory is watched (60)")
+    parser.add_argument("--case", default="", help="of pages: only cases whose names hold this word")
+    parser.add_argument("--times", type=int, default=30, help="of pages: how often each is asked (30)")
     words = parser.parse_args()
     unknown = set(words.names) - {*NAMES, *LONG}
     if unknown:
@@ -30,7 +32,8 @@ def main() -> int:
     try:
         for name in words.names or NAMES:
             how_much = words.minutes if name == "memory" else words.scale
-            for figure in importlib.import_module(f"tests.benchmarks.{name}").measure(how_much):
+            more = {"case": words.case, "times": words.times} if name == "pages" else {}
+            for figure in importlib.import_module(f"tests.benchmarks.{name}").measure(how_much, **more):
                 print(figure.json() if words.json else figure.line(), flush=True)
     finally:
         _end(server)

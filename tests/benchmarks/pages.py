@@ -6,6 +6,7 @@ Each size has a workspace of its own, so that what a page counts grows with it. 
 from __future__ import annotations
 
 import http.client
+import resource
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,9 +17,12 @@ from typing import Any
 from django.db import connection
 
 from dashboard import reports
-from effects.models import Effect
+from dashboard.reports.pdf import pdf
+from effects.models import Effect, Report
+from runs.evidence import last_line
 from runs.models import Evidence, EvidencePayload, Membership, Run, Step, User, Workspace
 from runs.store import database_time, new_id
+from tests.dashboard.test_measures_at_size import many
 
 from .figures import Figure, percentile, timed
 from .http import NOOP, _serve
@@ -26,6 +30,7 @@ from .memory import _session
 from .world import World
 
 LITTLE, MUCH = 10, 10_000
+PDF = "pdf, 1,000 effects"
 BODY = '{"worker":"w-1","detail":"as it was told"}'
 
 
@@ -56,18 +61,22 @@ class Browser:
         return size
 
 
-def measure(scale: int = 1) -> Iterator[Figure]:
-    """Yields the figures of this database."""
+def measure(scale: int = 1, case: str = "", times: int = 30) -> Iterator[Figure]:
+    """Yields the figures of this database: of the cases whose names hold `case`, each asked so many times."""
+    if case in PDF:
+        yield _pdf(max(3, times * scale // 3))
     person = World.make().person
     assert person.user is not None
-    paths = [(case, *_made(case, person.user)) for case in CASES]
+    paths = [(one, *_made(one, person.user)) for one in CASES if case in one.name]
+    if not paths:
+        return
     _analyse()
     with tempfile.TemporaryDirectory() as folder:
         server, port = _serve(Path(folder))
         try:
             browser = Browser(port, _session(person))
-            for case, little, much in paths:
-                yield _case(case, browser, little, much, 30 * scale)
+            for one, little, much in paths:
+                yield _case(one, browser, little, much, times * scale)
         finally:
             server.terminate()
             server.wait(60)
@@ -80,7 +89,7 @@ def _made(case: Case, user: User) -> tuple[str, str]:
 
 def _in_its_own(case: Case, user: User, size: int) -> str:
     world = World.make()
-    Membership.objects.create(user=user, workspace=world.workspace, role="operator")
+    Membership.objects.create(user=user, workspace=world.workspace, role="admin")
     return case.make(world, size)
 
 
@@ -121,12 +130,34 @@ def _case(case: Case, browser: Browser, little: str, much: str, n: int) -> Figur
     )
 
 
+def _pdf(n: int) -> Figure:
+    """A report set in type, as CPU seconds of this process and the typesetter; by the clock in the detail."""
+    run = _stopped(World.make(), 1_000)
+    spent, took = [], []
+    for _ in range(n):
+        began = _cpu()
+        took.append(timed(lambda: pdf(reports.load(run.pk, 1))))
+        spent.append(_cpu() - began)
+    figure = statistics.median(spent)
+    return Figure(
+        "pages", PDF, connection.vendor, figure, "s CPU", n, p10=percentile(spent, 0.1),
+        p90=percentile(spent, 0.9), goal="≤ 2 s", met=figure <= 2,
+        detail={"clock_s": round(statistics.median(took), 2)},
+    )  # fmt: skip
+
+
+def _cpu() -> float:
+    """Seconds of this process and of the children that it has waited for."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
 # What the pages show -------------------------------------------------------------------------------------
 
 
-def _lines(run_id: str, n: int, kind: str, key: str = "") -> None:
+def _lines(run_id: str, n: int, kind: str, key: str = "", after: int = 0) -> None:
     """So many lines with their bodies."""
-    seqs = range(1, n + 1)
+    seqs = range(after + 1, after + n + 1)
     lines = [
         Evidence(stream=run_id, seq=seq, kind=kind, actor="system", effect_key=key and f"{key}-{seq}")
         for seq in seqs
@@ -178,12 +209,37 @@ def _run_page(world: World, n: int) -> str:
     return f"/runs/{run.pk}/"
 
 
-def _report(world: World, n: int) -> str:
+def _stopped(world: World, n: int) -> Run:
+    """A run that was stopped, with so many effects and its report."""
     run = _a_run(world.workspace, "CANCELLED")
     _effects(run, n, "CONFIRMED")
     _lines(run.pk, n, "effect.confirmed", "effect")
     assert reports.issue(run.pk) is not None
-    return f"/runs/{run.pk}/report"
+    return run
+
+
+def _report(world: World, n: int) -> str:
+    return f"/runs/{_stopped(world, n).pk}/report"
+
+
+def _report_list(world: World, n: int) -> str:
+    runs = [Run(workspace=world.workspace, key=new_id("key"), name="bench", parameters_digest="",
+                status="CANCELLED") for _ in range(n)]  # fmt: skip
+    _insert(Run, runs)
+    told: dict[str, Any] = {"version": 1, "outcome": "completed", "final": True, "upto_seq": 1}
+    _insert(Report, [Report(run=run, body="{}", digest="", **told) for run in runs])
+    return f"/reports/?workspace={world.workspace.slug}"
+
+
+def _audit(world: World, n: int) -> str:
+    """After the lines that the workspace has."""
+    _lines(world.workspace.pk, n, "policy.changed", after=last_line(world.workspace.pk))
+    return f"/audit?workspace={world.workspace.slug}"
+
+
+def _measures(world: World, n: int) -> str:
+    many(world.workspace, n)
+    return f"/measures?workspace={world.workspace.slug}"
 
 
 def _run_list(world: World, n: int) -> str:
@@ -208,5 +264,8 @@ CASES = (
     Case("report, 10,000 effects / 10", "≤ 10× of 10", 10, _report),
     Case("list of runs, 100,000 / 100", "≤ 2× of 100", 2, _run_list, 100, 100_000),
     Case("unknowns, 10,000 / 10", "≤ 2× of 10", 2, _unknowns),
+    Case("reports list, 10,000 / 100", "≤ 2× of 100", 2, _report_list, 100, 10_000),
+    Case("audit, 10,000 / 100", "≤ 2× of 100", 2, _audit, 100, 10_000),
+    Case("measures, 10,000 / 100", "≤ 10× of 100", 10, _measures, 100, 10_000),
     Case("unknowns by amount, 10,000 / 10", "≤ 10× of 10", 10, _unknowns_by_amount),
 )

@@ -267,12 +267,12 @@ class Keys:
 
 
 def key_ids(text: str) -> set[str]:
-    """The ids that a --key stands for: an id, a public key, or a file with public keys."""
+    """What a --key stands for: an id as it is; of a public key, or of those in a file, the whole digests."""
     if re.fullmatch(r"[0-9a-f]{16}", text):
         return {text}
     raw = bytes.fromhex(text) if re.fullmatch(r"[0-9a-fA-F]{64}", text) else decoded(text)
     if len(raw) == 32:
-        return {sha256(raw)[:16]}
+        return {sha256(raw)}
     try:
         with open(text, "rb") as file:
             rows = parsed(file.read(1 << 20), dict, text).get("keys")
@@ -282,15 +282,23 @@ def key_ids(text: str) -> set[str]:
     public = [raw for raw in (decoded(text_in(row, "public")) for row in given) if len(raw) == 32]
     if not public:  # else whoever gave it would have been asked for no key at all
         raise Unreadable(f"{text} holds no public key")
-    return {sha256(raw)[:16] for raw in public}
+    return {sha256(raw) for raw in public}
 
 
 class Trust:
-    """Which keys count: those in the pack, and with --key only what it leads to."""
+    """Which keys count: those in the pack, and with --key only what it leads to.
+
+    Whoever gave a whole key is not answered by another one of which the id alone is the same.
+    """
 
     def __init__(self, keys: Optional[Keys], given: set[str]) -> None:
-        self.keys, self.given = keys, given
-        self.reached = keys.led_to(given) if keys and given else given
+        self.keys, self.given = keys, {one[:16] for one in given}
+        self.whole = {one[:16]: one for one in given if len(one) > 16}
+        genuine = keys is None or all(self.is_it(*row) for row in keys.public.items())
+        self.reached = set() if not genuine else keys.led_to(self.given) if keys and given else self.given
+
+    def is_it(self, name: str, public: str) -> bool:
+        return self.whole.get(name) in (None, sha256(decoded(public)))
 
     def judge(self, one: Statement, verdict: Verdict, unsigned_breaks: bool) -> None:
         if not one.signature:
@@ -300,7 +308,7 @@ class Trust:
                 verdict.notes.append(f"{one.where}: {one.unsigned}")
         elif not one.is_genuine:
             verdict.add("signature", one.where, "It was changed, or its signature was.")
-        elif self.given and one.key not in self.reached:
+        elif self.given and not (one.key in self.reached and self.is_it(one.key, one.public)):
             says = f"Signed by key {one.key}, which is not the one you gave, and no hand-over leads to it."
             verdict.add("key", one.where, says)
         elif self.keys and (one.installation, one.key in self.keys.public) != (self.keys.installation, True):
@@ -603,7 +611,7 @@ class PackCheck:
             trust.judge(version.statement, self.verdict, False)
         for one in self.given:
             newer = one.at > self.own.at and one.key not in self.keys.public and not keys
-            Trust(None if newer else self.keys, trust.reached).judge(one, self.verdict, True)
+            Trust(None if newer else self.keys, trust.reached | keys).judge(one, self.verdict, True)
             if newer:
                 self.verdict.notes.append(
                     f"{one.where}: this pack was made before its key {one.key} was known."

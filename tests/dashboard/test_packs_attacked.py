@@ -57,6 +57,16 @@ def test_a_file_of_no_keys_is_refused_and_is_not_as_if_none_was_given(place: Pat
         packs.key_ids(str(file))
 
 
+def test_a_key_that_shares_the_id_of_the_one_that_was_given_is_another_key(run: Run, place: Path) -> None:
+    """Ids are 64 bits: such a key can be searched for by whoever has the means. Here ours is the find."""
+    pack = zipped(a_pack(run), place / "pack.zip")
+    mine = packs.Statement("mine", json.loads(a_pack(run)["statement.json"]))
+    digest = packs.sha256(packs.decoded(mine.public))
+    for given, seen in ((digest, set()), (mine.key, set()), (mine.key + "0" * 48, {"key"})):
+        verdict = packs.check_pack(str(pack), {given}, [])
+        assert {one.what for one in verdict.breaks} == seen, given
+
+
 STRANGE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "a body that is an object": lambda row: row | {"body": {"a": 1}},
     "a body that is a number": lambda row: row | {"body": 5},

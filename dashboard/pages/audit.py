@@ -68,7 +68,7 @@ def who_can_be_asked_for(workspace: Workspace | None) -> list[tuple[str, str]]:
     members = Membership.objects.filter(workspace=workspace).select_related("user").order_by("user__name")
     tokens = Token.objects.filter(workspace=workspace).order_by("-pk")[:NAMED]
     named = [(f"user:{member.user_id}", str(member.user)) for member in members[:NAMED]]
-    return named + [(f"token:{token.pk}", f"token “{token.name}”") for token in tokens]
+    return named + [(f"token:{token.pk}", f"token “{token.name}”, …{token.pk[-6:]}") for token in tokens]
 
 
 class Chain:

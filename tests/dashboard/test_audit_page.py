@@ -18,6 +18,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard.packs import lines, verify
 from dashboard.packs.writing import VERIFIER
+from dashboard.pages import audit as audit_page
 from dashboard.pages import audit_list
 from effects import approvals
 from runs import access, audit, keyring, people, policies, tasks
@@ -26,6 +27,7 @@ from runs.models import Evidence, EvidencePayload, Role
 from runs.store import database_time
 from tests.dashboard.scenes import an_admin, browser, text_of
 from tests.flush import without_triggers
+from tests.wire import token_text
 from tests.worlds import World, a_person, a_review, a_workspace
 
 pytestmark = pytest.mark.django_db
@@ -292,6 +294,15 @@ def test_the_page_is_narrowed_by_kind_person_and_day_and_goes_on_in_pages(
     with CaptureQueriesContext(connection) as asked:
         erin.get(f"{url}&since=2020-01-01&until={today}")
     assert len(asked) < 60
+
+
+def test_tokens_of_one_name_can_be_told_apart(world: World) -> None:
+    for _ in range(2):
+        token_text(world.workspace, by=world.alice.user)
+    html = browser(an_admin(world)).get("/audit").content.decode()
+    told = [name for _, name in audit_page.who_can_be_asked_for(world.workspace) if name.startswith("token")]
+    assert len(told) == len(set(told)) >= 2
+    assert all(name in html for name in told)
 
 
 def test_a_day_is_found_by_halving(world: World) -> None:

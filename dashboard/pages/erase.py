@@ -54,4 +54,5 @@ def _show(request: HttpRequest, person: User, said: str = "", status: int = 200)
     shell = build_shell(request, "people", _workspace(request))
     told = {"shell": shell, "now": shell.now, "person": person, "said": said}
     told |= {"found": erasing.preview(person), "erased": erasing.is_erased(person)}
+    told["short"] = 0 < len(person.name) < erasing.SHORTEST
     return render(request, "people/erase.html", told, status=status)

@@ -144,6 +144,9 @@ def test_a_superuser_who_is_a_member_of_nothing_comes_to_the_page_that_erases(wo
     answer = client.get(f"/people/{world.carol.user.pk}/erase")
     assert answer.status_code == 200
     assert "Erase Carol?" in answer.content.decode()
+    assert "too short to be looked for" not in answer.content.decode()
+    User.objects.filter(pk=world.carol.user.pk).update(name="Caro")
+    assert "“Caro” is too short to be looked for" in client.get(answer.request["PATH_INFO"]).content.decode()
 
 
 def test_for_mallory_nobody_is_here(world: World) -> None:

@@ -146,10 +146,15 @@ def _afterwards(facts: Facts) -> Iterable[Told]:
     if found.never:
         lead = f"{len(found.never)} of what already happened can’t be called back"
         yield Told("st-refused", f"{of}{lead}: {names(found.never)}.", tone="c-flight")
-    if found.planned:
-        has = f"{len(found.planned)} {'has' if len(found.planned) == 1 else 'have'}"
-        then = "It would be a new action, which people decide on."
-        yield Told("st-comp", f"{of}{has} a declared compensation: {names(found.planned)}. {then}")
+    begun = {row.effect_id for row in facts.compensations} if found.planned else set()
+    planned = [effect for effect in found.planned if effect.pk not in begun]
+    if planned:
+        has = f"{len(planned)} {'has' if len(planned) == 1 else 'have'}"
+        then = f"{'It' if len(planned) == 1 else 'Each'} would be a new action, which people decide on."
+        yield Told("st-comp", f"{of}{has} a declared compensation: {names(planned)}. {then}")
+    if taken := [effect for effect in found.planned if effect.pk in begun]:
+        lead = f"{words.count(len(taken), 'compensation was', 'compensations were')} already proposed"
+        yield Told("st-comp", f"{of}{lead}: of {names(taken)}.")
     if found.neither:
         has = "has" if len(found.neither) == 1 else "have"
         lead = f"{len(found.neither)} {has} no compensation declared"

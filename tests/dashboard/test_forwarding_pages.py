@@ -18,7 +18,7 @@ from runs.store import database_time
 from tests.dashboard.scenes import browser
 from tests.effects.job_site import JobSite
 from tests.effects.test_forwarding import a_job, allow, errand_of, the_request
-from tests.worlds import World, a_kind, an_effect, in_seconds
+from tests.worlds import World, a_compensation, a_kind, an_effect, in_seconds
 
 pytestmark = pytest.mark.django_db
 
@@ -56,11 +56,13 @@ def test_the_dialog_says_what_stays_what_is_planned_and_whom_a_cancel_asks(world
     for number in (1, 2):
         an_effect(step, "CONFIRMED", key=f"post:{number}", kind=post)
     an_effect(step, "PARTIAL", key="charge:1", plan=plan_bytes("bank.refund"))
+    a_compensation(an_effect(step, "CONFIRMED", key="charge:2", plan=plan_bytes("bank.refund")), "VERIFIED")
     an_effect(step, "CONFIRMED", key="note:1")
     a_job(world, run, job_at=in_seconds(-60))
     said = told(run, "cancel")
     assert "2 of what already happened can’t be called back: “post:1” and “post:2”." in said
-    assert "1 has a declared compensation: “charge:1”." in said
+    assert "1 has a declared compensation: “charge:1”. It would be a new action" in said
+    assert "1 compensation was already proposed: of “charge:2”." in said
     assert "2 have no compensation declared: “note:1” and “render:1”." in said
     assert "“render:1”: running at the provider, as of " in said
     asks = "render.example will be asked to cancel “render:1”. Asked is not cancelled."

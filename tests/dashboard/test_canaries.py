@@ -7,30 +7,37 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.sessions.models import Session as SignIn
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection, models
 from django.test import Client
+from pypdf import PdfReader
 
-from dashboard import logs
+from dashboard import logs, reports
 from dashboard.api import schema_text
 from dashboard.pages.urls import urlpatterns
-from effects import reconcile
-from effects.models import Effect
+from effects import hooks, reconcile
+from effects.models import Attachment, Effect, Inbound, Resolution, Review, SignOff
 from runs import redaction, rules
 from runs.access import SET_UP
 from runs.columns import Redacting
-from runs.models import EvidencePayload, Run
+from runs.models import EvidencePayload, Run, User
 from runs.rules import Rules
-from tests.dashboard.scenes import browser
+from tests.dashboard.scenes import an_admin, browser
 from tests.dashboard.test_api_mallory import BODIES, one_of_everything
 from tests.dashboard.test_api_schema import operations
+from tests.effects.hooking import Teller, an_account
+from tests.kept import kept
 from tests.wire import ALL, Json, Wire, agent_of, kind_body
-from tests.worlds import World, in_seconds
+from tests.worlds import World, a_delivery, in_seconds
 
 pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I27")]
 
@@ -131,15 +138,39 @@ def texts_of_the_database() -> Iterator[tuple[str, str]]:
 
 def addresses(ids: dict[str, str]) -> Iterator[str]:
     """Every page, export and reading call whose parts are known."""
-    for pattern in urlpatterns:
-        path = "/" + re.sub(r"<\w+:(\w+)>", lambda part: ids.get(part[1], "?"), str(pattern.pattern))
-        if "?" not in path and "sign-out" not in path:
-            yield path
+    yield from (path for path in pages(ids) if "sign-out" not in path)
     for method, path, _ in operations():
-        known = re.sub(r"{(\w+)}", lambda part: ids.get(part[1], "?"), path)
+        known = filled(path, ids, r"{(\w+)}")
         if method == "get" and "?" not in known:
             yield known
     yield from ("/api/v1/openapi.json", "/metrics", f"/runs/{ids['run_id']}/?tab=evidence")
+
+
+def pages(ids: dict[str, str]) -> Iterator[str]:
+    for pattern in urlpatterns:
+        path = filled("/" + str(pattern.pattern), ids, r"<\w+:(\w+)>")
+        if "?" not in path:
+            yield path
+
+
+def filled(path: str, ids: dict[str, str], part: str) -> str:
+    """An address with the ids of this scene in it; "?" where it has none."""
+    named = {
+        **ids,
+        "name": "ops" if "/endpoints/" in path else "bank" if "/accounts/" in path else "bank.charge",
+    }
+    return re.sub(part, lambda found: named.get(found[1], "?"), path)
+
+
+def read(path: str, whole: bytes) -> str:
+    """What an answer says: of a PDF its text, of a pack each file in it."""
+    if whole.startswith(b"%PDF"):
+        reader = PdfReader(io.BytesIO(whole))
+        return "".join([str(reader.metadata), *(page.extract_text() for page in reader.pages)])
+    if whole.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(whole)) as pack:
+            return "".join(name + pack.read(name).decode(errors="replace") for name in pack.namelist())
+    return whole.decode(errors="replace")
 
 
 def shown(client: Client, ids: dict[str, str], only: str = "") -> Iterator[tuple[str, str]]:
@@ -148,7 +179,12 @@ def shown(client: Client, ids: dict[str, str], only: str = "") -> Iterator[tuple
             answer = client.get(path, headers=headers)
             whole = b"".join(answer.streaming_content) if answer.streaming else answer.content  # type: ignore[attr-defined]
             assert answer.status_code != 500, path
-            yield path, whole.decode(errors="replace")
+            if answer.status_code == 200 or path.startswith("/api/"):
+                SEEN.add(path)
+            yield path, read(path, whole)
+
+
+SEEN: set[str] = set()  # what was really shown to whoever looked
 
 
 def leaks(found: Iterator[tuple[str, str]]) -> set[str]:
@@ -169,9 +205,27 @@ def log() -> Iterator[io.StringIO]:
         logging.getLogger().removeHandler(handler)
 
 
+Scene = tuple[World, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[], Scene]]:
+    yield from kept(django_db_blocker, set_the_scene)
+
+
+def set_the_scene() -> Scene:
+    world = World()
+    return world, one_of_everything(world)
+
+
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(scene: Callable[[], Scene], db: None) -> World:
+    return scene()[0]
+
+
+@pytest.fixture
+def ids(scene: Callable[[], Scene], db: None) -> dict[str, str]:
+    return scene()[1]
 
 
 # --- The scene ---------------------------------------------------------------------------------------------
@@ -195,23 +249,21 @@ BASES: dict[str, Json] = {
     "put_rules": {"version": 0},
     "stop_any": {"run_key": "not-registered"},
 }
-# One or the other is given, or a fixed word is meant: planted by themselves, below.
+# Planted by themselves where they can be; each with the reason why a canary here would stop the whole call.
 SKIPPED = {
-    *("add_effect.plan.none_because", "report_permit.partial_output", "answer_look_up.items"),
-    *(
-        "put_kind.lookup",
-        "put_kind.send",
-        "put_kind.tells_apart",
-        "put_account.reads",
-        "put_endpoint.url",
-        "add_policy.match",
-    ),
-    *(
-        "put_rules.cleanup_classes",
-        "put_rules.secret_fields",
-        "heartbeat.claim_tokens",
-        "heartbeat.confirmed",
-    ),
+    "add_effect.plan.none_because": "one of it and a plan is given",
+    "report_permit.partial_output": "of model turns only; tests/runs/test_turns.py",
+    "answer_look_up.items": "of a partial answer only; the same type as a report's items",
+    "put_kind.lookup": "its own shape; refused where it holds a secret, below",
+    "put_kind.send": "its own shape; refused where it holds a secret",
+    "put_kind.tells_apart": "names of fields of the provider's",
+    "put_account.reads": "paths into answers",
+    "put_endpoint.url": "an address that can be called: in_addresses_that_are_called",
+    "add_policy.match": "keys and labels: refused where they look like a secret",
+    "put_rules.cleanup_classes": "words of a fixed list",
+    "put_rules.secret_fields": "names: what is planted here would change what is redacted",
+    "heartbeat.claim_tokens": "our own tokens, compared and not kept",
+    "heartbeat.confirmed": "our own versions",
 }
 MUST_BE_TRIED = {"add_run", "add_step", "add_effect", "report_permit", "add_delivery", "stop_run", "fail_run"}
 
@@ -266,25 +318,140 @@ def refused_fields(name: str, problem: Any) -> set[str]:
 
 @pytest.mark.only("sqlite")
 def test_no_secret_that_is_sent_anywhere_is_stored_or_shown(
-    world: World, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    ids: dict[str, str],
+    log: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
-    ids = one_of_everything(world)
-    agent, page = agent_of(world.workspace, *ALL, "resume:write", "gate:write"), browser(world.alice)
-    in_answers(world)
-    sent, refusing = plant_everywhere(agent, ids)
+    agent = agent_of(world.workspace, *ALL, "resume:write", "gate:write")
+    admin, page = browser(a_keeper(world, ids)), browser(world.alice)
+    with django_capture_on_commit_callbacks() as told:
+        in_answers(world)
+        in_webhooks(world)
+        in_addresses_that_are_called(agent, ids)
+        sent, refusing = plant_everywhere(agent, ids)
+        in_forms(world, page, ids)
+        in_every_form(admin, ids)
     assert len(sent) > 60, sorted(sent)
     assert {name.partition(".")[0] for name in sent} >= MUST_BE_TRIED, sorted(sent)
     assert {"add_run.key", "add_step.key", "add_effect.key", "heartbeat.worker"} <= refusing
-    assert (
-        agent.put("/kinds/bank.x", kind_body(lookup={"url": f"https://x.example/{{key}}?sig={CORE}"})).status
-        == 422
-    )
+    signed = kind_body(lookup={"url": f"https://x.example/{{key}}?sig={CORE}"})
+    assert agent.put("/kinds/bank.x", signed).status == 422
     in_errors_headers_and_addresses(agent, page, monkeypatch)
-    assert leaks(texts_of_the_database()) == set()
-    assert leaks(shown(page, ids)) == set()
-    assert leaks(shown(page_of(agent), ids)) == set()
+    assert leaks(texts_of_the_database()) == CALLED
+    assert leaks(drafts()) == set()
+    assert leaks(shown(admin, ids, only="^/(?!api/)")) == set()
+    assert leaks(shown(page_of(agent), ids, only="^/(api/|metrics)")) == set()
+    assert {path for path in must_be_seen(ids) if path not in SEEN} == set()
+    hints = [str(one) for one in told if after_commit(one) in ("poke", "run_soon")]
+    assert len(hints) > 30
+    assert leaks((one, one) for one in hints) == set(), "what sockets and workers are told"
+    for one in told:
+        if after_commit(one) in ("_log", "_log_many"):
+            one()
     assert CORE not in log.getvalue()
     assert "[redacted " in log.getvalue()
+
+
+def after_commit(call: Any) -> str:
+    """The name of what a transaction left to do."""
+    return str(getattr(call, "func", call).__name__)
+
+
+# What has to be called is stored; nowhere else is it found.
+CALLED = {"effects_delivery.target", "dashboard_endpoint.url"}
+
+
+def must_be_seen(ids: dict[str, str]) -> Iterator[str]:
+    run = f"/runs/{ids['run_id']}"
+    yield from (f"{run}/report.pdf", f"{run}/report.json", f"{run}/pack.zip", f"{run}/evidence")
+    yield from ("/audit", "/audit.jsonl", "/measures.csv", "/notices", "/rules", "/reviews", "/unknowns")
+    yield from (f"/unknowns/{ids['subject_id']}", f"/unknowns/attachments/{ids['attachment_id']}")
+    yield from (f"/notices/{ids['endpoint_id']}", f"/people/{ids['user_id']}/erase", "/api/v1/endpoints/ops")
+
+
+def a_keeper(world: World, ids: dict[str, str]) -> Any:
+    """Erin, an admin and a superuser: whoever is shown the most."""
+    erin = an_admin(world)
+    assert erin.user is not None
+    assert world.bob.user is not None
+    User.objects.filter(pk=erin.user.pk).update(is_superuser=True)
+    ids["user_id"] = str(world.bob.user.pk)
+    return erin
+
+
+def drafts() -> Iterator[tuple[str, str]]:
+    """What sign-in sessions hold: packed in their column, so that looking at the column finds nothing."""
+    for session in SignIn.objects.all():
+        yield "a session", str(session.get_decoded())
+
+
+def in_webhooks(world: World) -> None:
+    hooks.refused.forget()
+    bank = Teller(*an_account(world.workspace))
+    more = {"id": canary(), "missing": [canary()], "password": CORE, "note": canary()}
+    assert bank.tell("charge:7", "succeeded", **more)
+    assert Inbound.objects.filter(account=bank.account, body__contains="[redacted ").exists()
+
+
+def in_addresses_that_are_called(agent: Wire, ids: dict[str, str]) -> None:
+    """The rest of an address is often a secret, and no form of it tells."""
+    where = f"https://hooks.example.org/T0/{CORE}"
+    told = agent.put("/endpoints/ops", {"url": where, "events": ["stop.closed"]})
+    run = Run.objects.get(pk=ids["run_id"])
+    ids["endpoint_id"] = told.data["endpoint"]["id"]
+    body = f'{{"pin": "{CORE}", "note": "{canary()}"}}'.encode()
+    a_delivery(run, "UNKNOWN", channel="webhook", target=where, body=body, unknown_since=in_seconds(-60))
+    a_delivery(run, "QUEUED", channel="webhook", target=where, body=body)
+
+
+def in_forms(world: World, page: Client, ids: dict[str, str]) -> None:
+    """What people type into forms that have to be right to be taken; each is recorded, so it can be seen."""
+    unknown = f"/unknowns/{ids['subject_id']}"
+    page.post(f"{unknown}/attach", {"form": "quote", "text": canary(), "evidence": canary()})
+    file = SimpleUploadedFile(f"ghp_{CORE * 3}.txt", canary().encode(), "text/plain")
+    page.post(f"{unknown}/attach", {"file": file, "evidence": canary()})
+    ids["attachment_id"] = Attachment.objects.get(form="file").pk
+    page.post(f"{unknown}/resolve", {"verdict": "happened", "evidence": canary()})
+    row = reports.issue(ids["run_id"])
+    assert row is not None
+    asked = {"version": row.version, "digest": row.digest, "note": canary()}
+    page.post(f"/runs/{ids['run_id']}/report/sign", asked)
+    page.post(f"/reviews/{ids['review_id']}/approve", {"digest": "x", "comment": canary()})
+    browser(world.bob).post(f"/reviews/{ids['review_id']}/reject", {"reason": canary()})
+    browser(world.bob).post(f"/stops/{ids['stop_id']}/release", {"reason": canary()})
+    counts = [model.objects.count() for model in (Attachment, Resolution, SignOff)]
+    assert counts == [2, 1, 1]
+    assert Review.objects.get(pk=ids["review_id"]).closed_at is not None
+
+
+TEXTS = re.compile(r'<(?:textarea|input)(?![^>]*type="(?:hidden|radio|checkbox|file)")[^>]*name="(\w+)"')
+WORDS = {
+    "mode": "cancel",
+    "do": "resolve",
+    "verdict": "happened",
+    "form": "link",
+    "version": "0",
+    "role": "viewer",
+}
+LEFT_OUT = re.compile(
+    r"sign-|/password|/theme|/erase|/remove|/revoke|/role|first-run|drills/|/gate|everywhere"
+)
+
+
+def in_every_form(page: Client, ids: dict[str, str]) -> None:
+    """Each form with a canary in every text that any form has: whatever it does with them, it keeps none."""
+    templates = Path(__file__).parents[2] / "templates"
+    named = {name for file in templates.rglob("*.html") for name in TEXTS.findall(file.read_text())}
+    assert named > {"reason", "note", "comment", "evidence", "text", "wish", "secret_fields"}
+    broken, led = set(), set()
+    for path in (one for one in pages(ids) if LEFT_OUT.search(one) is None):
+        answer = page.post(path, {**{name: canary() for name in sorted(named)}, **WORDS})
+        broken |= {path} if answer.status_code >= 500 else set()
+        led |= {path} if CORE in answer.headers.get("Location", "") else set()
+    assert broken == set()
+    assert led == {"/runs/stop"}, "its list is narrowed by an address, as it was typed"
 
 
 def page_of(agent: Wire) -> Client:
@@ -327,14 +494,14 @@ def in_errors_headers_and_addresses(agent: Wire, page: Client, monkeypatch: pyte
 
 
 @pytest.mark.only("sqlite")
-def test_what_got_past_would_be_found(world: World) -> None:
-    """The control: one name that nothing redacted is found in the table, on pages and in the API."""
-    ids = one_of_everything(world)
+def test_what_got_past_would_be_found(world: World, ids: dict[str, str]) -> None:
+    """The control: one name that nothing redacted is found wherever it shows, also in a PDF and in a pack."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_run SET name = %s WHERE id = %s", [canary(), ids["run_id"]])
     assert leaks(texts_of_the_database()) == {"runs_run.name"}
+    run = f"/runs/{ids['run_id']}/"
     found = leaks(shown(browser(world.alice), ids, only="^/runs/"))
-    assert {f"/runs/{ids['run_id']}/", "/runs/"} <= found
+    assert {run, "/runs/", f"{run}report.pdf", f"{run}report.json", f"{run}pack.zip"} <= found
     assert f"/api/v1/runs/{ids['run_id']}" in leaks(
         shown(page_of(agent_of(world.workspace)), ids, only="^/api/v1/runs/")
     )
@@ -412,7 +579,7 @@ def test_each_column_of_text_redacts_or_says_why_it_need_not() -> None:
 
 
 def test_a_column_that_redacts_does_so_by_insert_by_update_and_by_many(world: World) -> None:
-    run = world.run(name=f"password={CORE}1")
+    run = world.run("canaries", name=f"password={CORE}1")
     assert CORE not in run.name
     Run.objects.filter(pk=run.pk).update(name=f"x password={CORE}2 " + "y" * 290)
     found = Run.objects.get(pk=run.pk).name
@@ -422,13 +589,16 @@ def test_a_column_that_redacts_does_so_by_insert_by_update_and_by_many(world: Wo
 
 
 def test_nothing_is_kept_under_a_name_that_a_workspace_added(world: World) -> None:
-    run = world.run()
+    run = world.run("canaries")
     opened, other = world.opened(run, "charge:1"), world.opened(run, "charge:2")
     world.report(opened, "applied", result={"customer_no": "K-4711"})
     added = Rules(secret_fields=("Customer-No",))
     rules.change_rules(actor=SET_UP, workspace_id=world.workspace.pk, version=0, rules=added)
     world.report(other, "applied", result={"customer_no": "K-4711", "note": "customer_no=K-4711 paid"})
-    kept = [json.dumps(result) for result in Effect.objects.order_by("key").values_list("result", flat=True)]
+    kept = [
+        json.dumps(result)
+        for result in Effect.objects.filter(run=run).order_by("key").values_list("result", flat=True)
+    ]
     assert ["K-4711" in text for text in kept] == [True, False]
     assert "paid" in kept[1]
     (line,) = EvidencePayload.objects.filter(body__contains="K-4711")  # of the first, before the rule

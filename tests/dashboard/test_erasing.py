@@ -109,6 +109,27 @@ def test_only_a_superuser_erases_after_a_second_look_and_never_themselves(world:
         erasing.erase(actor=world.bob, user_id=world.bob.user.pk)
 
 
+def test_a_superuser_s_press_goes_to_the_end_after_a_fresh_password(world: World) -> None:
+    assert world.bob.user is not None
+    User.objects.filter(pk=world.bob.user.pk).update(is_superuser=True)
+    page, path = browser(world.bob), f"/people/{person(world).pk}/erase"
+    asked = page.post(path, {"address": EMAIL})
+    assert asked["Location"].startswith("/sign-in/again?next=")
+    assert person(world).name == NAME
+    back = page.post(asked["Location"], {"password": "a long password"})
+    assert back["Location"] == path
+    wrong = page.post(path, {"address": "another@example.org"})
+    assert (wrong.status_code, person(world).name) == (422, NAME)
+    done = page.post(path, {"address": f" {EMAIL.upper()} "})
+    assert (done.status_code, done["Location"]) == (302, "/people")
+    assert erasing.is_erased(person(world))
+    assert "They are a person who was erased." in page.get("/people").content.decode()
+    assert "Nothing of them is left but the number" in page.get(path).content.decode()
+    again = page.post(path, {"address": EMAIL})
+    assert again.status_code == 422, "nobody has that address any more"
+    assert Evidence.objects.filter(kind="person.erased").count() == 1
+
+
 def test_the_command_counts_and_erases_once(world: World) -> None:
     said = io.StringIO()
     call_command("erase", EMAIL, dry_run=True, stdout=said)

@@ -11,6 +11,7 @@ from django.db import OperationalError, connection, connections
 
 from effects.models import Effect
 from runs import idempotency, store
+from runs.evidence import canonical, digest
 from runs.models import IdempotencyRecord, Permit, Refusal, Run, Step
 from runs.store import database_time
 from tests.wire import Said, Wire, agent_of, effect_body
@@ -57,6 +58,18 @@ def test_another_request_under_the_same_key_is_refused(agent: Wire) -> None:
     assert [said.problem for said in (other_body, other_path)] == ["idempotency-key-reused"] * 2
     assert [said.status for said in (other_body, other_path)] == [422, 422]
     assert Effect.objects.count() == 1
+
+
+def test_what_was_asked_is_kept_keyed_so_that_no_short_secret_is_guessed_from_it(agent: Wire) -> None:
+    body = {"key": "close-books", "name": "PIN=4711"}
+    assert agent.post("/runs", body, key="k-1").status == 201
+    kept = IdempotencyRecord.objects.get(key="k-1")
+    assert "4711" not in kept.body
+    assert kept.request_digest != digest(canonical(["POST", "/api/v1/runs", body])), (
+        "anybody could try all PINs"
+    )
+    assert agent.post("/runs", body, key="k-1").replayed
+    assert agent.post("/runs", {**body, "name": "PIN=4712"}, key="k-1").problem == "idempotency-key-reused"
 
 
 def test_two_tokens_do_not_share_keys(world: World, agent: Wire) -> None:

@@ -87,6 +87,13 @@ def let_clocks_move_approvals() -> None:
             cursor.execute(statement)
 
 
+def let_searches_take_their_time() -> None:
+    """In the transaction of a test: on a busy machine a search thinks for longer than a request may idle."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
 @dataclass
 class Team:
     """The people, kinds and scopes that every example begins with."""
@@ -100,6 +107,7 @@ class Team:
     @classmethod
     def make(cls) -> Team:
         let_clocks_move_approvals()
+        let_searches_take_their_time()
         world = World()
         eve = access.person(a_person("eve", world.workspace, Role.ADMIN))
         account, secret = an_account(world.workspace)

@@ -175,7 +175,7 @@ def test_the_page_asks_as_often_for_a_thousand_rows_as_for_ten(world: World, iss
             assert alice.get(f"/runs/{run.pk}/report").status_code == 200
         counts.append(len(asked))
     assert counts[0] == counts[1]
-    assert counts[1] <= (18 if issued else 32)  # two of them count stops in force and unknowns, for the navigation
+    assert counts[1] <= (18 if issued else 32)  # two of them: stops in force and unknowns, in the menu
 
 
 def test_a_long_manifest_is_grouped_searched_and_paged_and_the_json_stays_whole(world: World) -> None:

@@ -13,7 +13,7 @@ from effects.models import Effect
 from runs import gate
 from runs.evidence import Line, record
 from runs.guard import Opened, Waiting
-from runs.models import Refusal, Run, Step, Token
+from runs.models import Refusal, Run, Step, Token, User
 from runs.store import database_time
 from runs.turns import Spend
 from tests.browser.bulk_rows import ledger_of
@@ -162,6 +162,13 @@ def doubtful(world: World) -> dict[str, str]:
     return found
 
 
+def a_superuser() -> str:
+    """Of no workspace: nobody's list is longer for them."""
+    root = a_person("root")
+    User.objects.filter(pk=root.pk).update(is_superuser=True)
+    return root.email
+
+
 def fill() -> dict[str, Any]:
     """Fill the database; returns what tests look for."""
     world = World()
@@ -186,6 +193,7 @@ def fill() -> dict[str, Any]:
         "people": {
             **{name: getattr(world, name).user.email for name in ("alice", "bob", "dana", "mallory")},
             "erin": erin.email,
+            "root": a_superuser(),
         },
         "dana": world.dana.user.pk if world.dana.user else 0,
         "newcomer": a_person("newcomer", world.workspace, "viewer").email,

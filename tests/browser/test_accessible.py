@@ -151,6 +151,18 @@ def test_every_page_passes_axe_and_never_scrolls_sideways(
     assert wrong == {}
 
 
+@pytest.mark.parametrize(("scheme", "size"), [("light", "wide"), ("dark", "phone")])
+def test_the_page_of_superusers_that_erases_a_person_passes_too(
+    site: Site, visit: Visit, scheme: str, size: str
+) -> None:
+    width, height = SIZES[size]
+    page = visit("root", "/help", color_scheme=scheme, viewport={"width": width, "height": height})
+    page.goto(f"{site.url}/people/{site.rows['dana']}/erase")
+    expect(page.get_by_role("button", name="Erase for good")).to_be_visible()
+    assert findings(page, scheme) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_hostile_names_and_crowded_timelines_stay_inside(site: Site, visit: Visit) -> None:
     page = visit("erin", "/help")
     wrong: dict[str, Any] = {}

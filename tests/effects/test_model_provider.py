@@ -100,7 +100,7 @@ def test_each_answer_is_told_as_the_table_says(server: HTTPServer, maker: Model,
 def test_the_output_is_kept_without_secrets_and_the_key_goes_along(server: HTTPServer, maker: Model) -> None:
     maker.says = (200, answered("Use sk_live_abcdefgh12345678 for it."))
     told = send(server)
-    assert told.result["choices"][0]["message"]["content"] .startswith("Use [redacted token ")
+    assert told.result["choices"][0]["message"]["content"].startswith("Use [redacted token ")
     assert told.provider_ref == "chat-1"
     assert outside.seen(server)[0][1]["Idempotency-Key"] == "turn:1"
 

@@ -28,7 +28,7 @@ def load(
 
 
 def is_busy(counts: dict[str, Any], dispatches: int, stops: int) -> None:
-    """The situations that the verdict is about occurred, and often: half the stops found something in flight."""
+    """The situations that the verdict is about occurred, often: half the stops met something in flight."""
     assert counts["permits"] == counts["dispatched"] >= dispatches
     assert counts["stops"] == counts["recorded"] >= stops
     assert counts["refused"] >= stops / 4

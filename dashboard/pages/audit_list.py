@@ -179,6 +179,8 @@ def _is_actor(value: Any) -> bool:
 
 
 def _said(value: Any, names: dict[str, str]) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return words.clean(names.get(str(value), str(value)))[:200]
 
 

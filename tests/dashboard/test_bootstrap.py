@@ -22,6 +22,14 @@ import pytest
 from tests.tools import obey_permissions
 
 ROOT = Path(__file__).resolve().parents[2]
+FIRST = (  # what runs before Django is set up
+    "manage.py",
+    "dashboard/__init__.py",
+    "dashboard/bootstrap.py",
+    "dashboard/data.py",
+    "runs/__init__.py",
+    "runs/keyring.py",
+)
 PYTHON = getattr(sys, "_base_executable", sys.executable)
 STAND_IN = """
 import sys
@@ -99,9 +107,10 @@ class Checkout:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     made = Checkout(tmp_path / "checkout", tmp_path / "shelf", tmp_path / "site")
-    for folder in (made.folder / "dashboard", made.folder / "requirements", made.shelf, made.site):
+    rooms = [made.folder / name for name in ("dashboard", "runs", "requirements")]
+    for folder in (*rooms, made.shelf, made.site):
         folder.mkdir(parents=True)
-    for name in ("manage.py", "dashboard/__init__.py", "dashboard/bootstrap.py", "dashboard/data.py"):
+    for name in FIRST:
         (made.folder / name).write_bytes((ROOT / name).read_bytes())
     made.environ = {
         "PATH": os.environ["PATH"],

@@ -78,7 +78,7 @@ def test_database_and_key_are_kept_in_the_data_folder_for_their_owner_alone(
     key = (data / "secret_key").read_text()
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert stat.S_IMODE((data / "secret_key").stat().st_mode) == 0o600
-    assert (data / "allstop.sqlite3").exists()
+    assert stat.S_IMODE((data / "allstop.sqlite3").stat().st_mode) == 0o600
     bare.web("--data", str(data)).terminate()
     assert (data / "secret_key").read_text() == key
 

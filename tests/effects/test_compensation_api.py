@@ -133,5 +133,6 @@ def test_a_page_of_them_takes_the_same_queries_whatever_their_number(
         effect = charged(world, run, key=f"charge:{n}")
         brought_to(world, run, "COMPLETED")
         edit(proposed(effect, world.alice), world.alice)
-    with django_assert_max_num_queries(8):
+    agent.get("/compensations")  # the first call of a token is noted for the audit
+    with django_assert_max_num_queries(6):
         assert len(agent.get("/compensations").data["items"]) == number

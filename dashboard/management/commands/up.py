@@ -163,6 +163,7 @@ def reach_database() -> None:
     """Fail with a sentence, at once, not after the pool has tried for a while."""
     try:
         if connection.vendor == "sqlite":
+            keep_to_its_owner(Path(str(connection.settings_dict["NAME"])))
             connection.ensure_connection()
         else:
             psycopg.connect(**connection.get_connection_params()).close()
@@ -172,6 +173,11 @@ def reach_database() -> None:
             f"The database at {address()} can't be reached: {said[0]}\n"
             "Start it, or mend DATABASE_URL; without DATABASE_URL a file in the data folder is used."
         ) from None
+
+
+def keep_to_its_owner(file: Path) -> None:
+    """Make the file for its owner alone, in whatever folder; its log and index follow it. Raises OSError."""
+    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def address() -> str:

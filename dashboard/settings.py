@@ -100,7 +100,9 @@ SQLITE = {
     # BEGIN IMMEDIATE: a writer waits for its turn at the start instead of failing in the middle.
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
-    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+    # No temporary file: a stop that touches many pages would fail on a full disk before its COMMIT tells.
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+    "PRAGMA temp_store=MEMORY;",
 }
 
 POSTGRESQL = {

@@ -60,7 +60,7 @@ def test_a_newcomer_presses_stop_and_reads_a_report_that_the_bank_confirms(
     expect(chip).to_have_text(re.compile("Partially completed|Stopped"), timeout=60_000)
     page.get_by_role("link", name="Report", exact=True).click()
     expect(page.locator(".doc-top")).to_contain_text("Version", timeout=60_000)
-    expect(page.locator(".doc h2")).to_have_count(11)
+    expect(page.locator(".doc h2")).to_have_count(13)
     expect(page.locator(".stamp")).to_have_text("Final")
 
     manifest = page.locator("section", has=page.get_by_role("heading", name="Manifest")).locator("tbody tr")

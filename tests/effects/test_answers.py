@@ -127,7 +127,7 @@ CANARIES = {
     "a password in an address": ({"url": "https://user:canary7@host/x"}, "canary7"),
     "a private key": (
         {"pem": "-----BEGIN RSA PRIVATE KEY-----\ncanary7\n-----END RSA PRIVATE KEY-----"},
-        "7",
+        "canary7",
     ),
     "a private key cut off": ({"pem": "x -----BEGIN PRIVATE KEY-----\ncanary7"}, "canary7"),
     "a name that is one": ({"sk_live_canary7canary7": 1}, "canary7"),

@@ -8,11 +8,9 @@ says nothing of the word "removed". Without the last line the file was cut off.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import Any
 
-from django.db import connection
 from django.db.models import Max
 
 from dashboard.statements import sign
@@ -22,7 +20,7 @@ from runs.evidence import last_line, seal_stream
 from runs.models import Seal
 from runs.store import database_time
 
-from .streaming import Streamed, _parts
+from .streaming import Streamed, download
 from .writing import _line_of_json, _Lines, _seals
 
 FORMAT = "allstop.stream/1"
@@ -59,20 +57,5 @@ def _rows(about: Row, lines: Iterable[Row], seals: Iterator[Row]) -> Iterator[Ro
 
 
 def lines_answer(stream: str, name: str) -> Streamed:
-    """The stream as a download. While it is read, no database connection is held."""
-    file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the last read, or when collected
-    try:
-        for line in written(stream):
-            file.write(line)
-    except BaseException:
-        file.close()
-        raise
-    size = file.tell()
-    file.seek(0)
-    if not connection.in_atomic_block:
-        connection.close()
-    answer = Streamed(_parts(file), content_type="application/x-ndjson")
-    answer["Content-Length"] = str(size)
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    answer["X-Content-Type-Options"] = "nosniff"
-    return answer
+    """The stream as a download."""
+    return download(lambda file: file.writelines(written(stream)), "application/x-ndjson", name)

@@ -1,9 +1,9 @@
-"""A pack as an answer: built in a file first, so that what breaks off is an error and never half a zip."""
+"""Evidence as an answer: built in a file first, so that what breaks off is an error and never half of it."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -31,10 +31,15 @@ class Streamed(StreamingHttpResponse):
 
 
 def pack_answer(run: Run) -> Streamed:
-    """The run's pack as a download. While it is read, no database connection is held."""
+    """The run's pack as a download."""
+    return download(partial(write, run), "application/zip", f"{run.pk}-evidence.zip")
+
+
+def download(written: Callable[[IO[bytes]], object], content_type: str, name: str) -> Streamed:
+    """What this writes, as a file of that name. While it is read, no database connection is held."""
     file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the last read, or when collected
     try:
-        write(run, file)
+        written(file)
     except BaseException:
         file.close()
         raise
@@ -42,9 +47,9 @@ def pack_answer(run: Run) -> Streamed:
     file.seek(0)
     if not connection.in_atomic_block:
         connection.close()
-    answer = Streamed(_parts(file), content_type="application/zip")
+    answer = Streamed(_parts(file), content_type=content_type)
     answer["Content-Length"] = str(size)
-    answer["Content-Disposition"] = f'attachment; filename="{run.pk}-evidence.zip"'
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
     answer["X-Content-Type-Options"] = "nosniff"
     return answer
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.http import StreamingHttpResponse
-from pytest_django.fixtures import Settings
 
 from dashboard.packs import streaming
 from dashboard.packs.streaming import Streamed
@@ -31,19 +30,12 @@ from tests.dashboard.scenes import browser
 from tests.wire import agent_of
 from tests.worlds import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26")]
+pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26"), pytest.mark.usefixtures("place")]
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, settings: Settings) -> Path:
-    settings.ALLSTOP_KEYS = tmp_path / "keys"
-    keyring.prepare(tmp_path / "keys")
-    return tmp_path
 
 
 def test_members_take_a_pack_from_the_page_and_from_the_api(world: World, place: Path) -> None:

@@ -16,7 +16,6 @@ from typing import IO, Any, cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import connection
-from pytest_django.fixtures import Settings
 
 from dashboard import reports
 from dashboard.models import Statement
@@ -38,14 +37,7 @@ from tests.dashboard.report_scenes import awaiting_verification
 from tests.flush import without_triggers
 from tests.worlds import World, in_seconds
 
-pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26")]
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, settings: Settings) -> Path:
-    settings.ALLSTOP_KEYS = tmp_path / "keys"
-    keyring.prepare(tmp_path / "keys")
-    return tmp_path
+pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26"), pytest.mark.usefixtures("place")]
 
 
 @pytest.fixture

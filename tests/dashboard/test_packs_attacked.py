@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_django.fixtures import Settings
 
 from dashboard import reports, retention
 from dashboard.packs import verify as packs
@@ -17,20 +16,12 @@ from dashboard.packs import writing
 from effects import attaching, reconcile
 from effects.models import Attachment, Effect, Report
 from effects.reconcile import Answer
-from runs import keyring
 from runs.models import Run
 from tests.dashboard.packing import Files, a_pack, with_rows, zipped
 from tests.dashboard.report_scenes import awaiting_verification
 from tests.worlds import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26")]
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, settings: Settings) -> Path:
-    settings.ALLSTOP_KEYS = tmp_path / "keys"
-    keyring.prepare(tmp_path / "keys")
-    return tmp_path
+pytestmark = [pytest.mark.django_db, pytest.mark.invariant("I26"), pytest.mark.usefixtures("place")]
 
 
 @pytest.fixture

@@ -403,15 +403,12 @@ def withdrawn(run: Run, review: Review, actor: str, why: str) -> list[Line]:
     return unqueue(review, actor)
 
 
-def no_policy_of_effects() -> None:
-    """Such a policy reaches no run; the gate refuses its kinds, and after its release the step goes on."""
-
-
 def queue(run: Run, review: Review, actor: str) -> list[Line]:
     """Granted: its step may be claimed again, and our executor hears of it; nothing while the run is held,
-    nor behind a shut gate above it whose stop has not reached the run yet.
+    nor behind a shut gate above it whose stop has not reached the run yet. A policy of effects reaches no
+    run: the gate refuses its kinds, and after its release the step goes on.
     """
-    if run.status != RunStatus.ACTIVE or stop_above(run, no_policy_of_effects) is not None:
+    if run.status != RunStatus.ACTIVE or stop_above(run) is not None:
         return []
     rows = Step.objects.filter(pk=review.step_id)
     if not Step.grant(rows):

@@ -210,9 +210,12 @@ def _reaches(stop: StopRequest, session_id: str | None, labels: Mapping[str, str
     return stop.policy is None or policies.matches(policies.match_of(stop.policy), labels)
 
 
-def stop_above(run: Run, withheld: Callable[[], Policy | None]) -> StopRequest | None:
+def stop_above(run: Run, withheld: Callable[[], Policy | None] = lambda: None) -> StopRequest | None:
     """The stop whose gate refuses this run: of its workspace, its session, or a policy. Where that was
-    released since, the one that left the run behind."""
+    released since, the one that left the run behind.
+
+    `withheld`: the policy of effects that refuses what is asked for, which reaches no run.
+    """
     above: list[tuple[Scope, int | None]] = [(run.workspace, run.admitted_epoch)]
     above += [(run.session, run.session_epoch)] if run.session is not None else []
     above += [(policy, run.policy_epochs[policy.pk]) for policy in _recorded(run)]
